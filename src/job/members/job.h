@@ -214,6 +214,18 @@ struct sml_job_mismatch {
 	struct sml_reported_call calls[2];
 };
 
+/*
+ * At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. Its job and
+ * rank are the peer's.
+ */
+struct sml_proxied {
+	struct sml_numbered key;
+	/* As it said with its Join. */
+	bool resumes;
+	uint32_t pid, stripe, stripes;
+	char host[SML_NAME_BYTES];
+};
+
 /* At a leaf: what the job is to the parent, as a session is to a rank. */
 struct sml_job_parent {
 	uint16_t data_port; /* the parent's */

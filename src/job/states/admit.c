@@ -261,12 +261,6 @@ static int add_to_dataplane(struct sml_job *job)
 	return rc;
 }
 
-static void fail_for_now(struct sml_job *job, const char *text)
-{
-	job->end.lacks_room = true;
-	sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
-}
-
 /* The rules of the job's slots, and the secrets that its packets carry. False: it has failed. */
 static bool set_rules(struct sml_job *job, uint32_t epoch)
 {
@@ -291,7 +285,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 	job->terms.shards = least_shards(job);
 	rules->n_shards = (uint8_t)job->terms.shards;
 	if (jobs->operations->ranks_have_slots && sml_job_meet(job) < 0) {
-		fail_for_now(job, "rank 0 has no memory for the job");
+		sml_job_fail_for_now(job, "rank 0 has no memory for the job");
 		return false;
 	}
 	sml_job_pool_draw(job, job->n_ranks);
@@ -325,13 +319,13 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 	if (rc == -EAGAIN)
 		sml_job_keep_reserve(job);
 	else if (rc < 0)
-		fail_for_now(job, why_no_room(rc));
+		sml_job_fail_for_now(job, why_no_room(rc));
 	if (rc < 0)
 		return;
 	job->state = SML_JOB_PROBING;
 	job->begun_ns = job->jobs->now_ns;
 	if (!sml_job_give(job)) {
-		fail_for_now(job, "the switch has no memory for the job");
+		sml_job_fail_for_now(job, "the switch has no memory for the job");
 		return;
 	}
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)

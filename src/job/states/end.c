@@ -166,6 +166,12 @@ bool sml_job_fail(struct sml_job *job, int error, const char *format, ...)
 	return fail(job, &why);
 }
 
+bool sml_job_fail_for_now(struct sml_job *job, const char *text)
+{
+	job->end.lacks_room = true;
+	return sml_job_fail(job, SML_ERROR_REFUSED, "%s", text);
+}
+
 /* A member of what has never run dies: it need not be waited for when the others ask again. */
 static void note_gone_before(const struct sml_job *job, uint16_t rank)
 {

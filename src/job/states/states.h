@@ -59,8 +59,11 @@ void sml_job_check_ready(struct sml_job *job);
 
 /* ---- parent.c: a job at a leaf, whose root decides what becomes of it ---- */
 
-/* Are the slots of ended jobs free now? False if the job has failed, and the parent knows why. */
-bool sml_parent_try_slots(struct sml_job *job);
+/* The parent gives this leaf a job; it may not begin, and then the parent is told. */
+void sml_parent_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in);
+
+/* The root's Admitted for this rank of a job gets this switch's numbers. */
+void sml_parent_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted);
 
 /* As sml_job_check_ready(). And the parent starts it: the job may fail. */
 void sml_parent_check_ready(struct sml_job *job);
@@ -166,6 +169,9 @@ bool sml_job_close(struct sml_job *job);
  */
 __attribute__((format(printf, 3, 4))) bool sml_job_fail(struct sml_job *job, int error,
 							const char *format, ...);
+
+/* The same, for lack of room or memory: its ranks may come again. */
+bool sml_job_fail_for_now(struct sml_job *job, const char *text);
 
 /* The same, because the switch lost this rank's connection: the rank may live, and resume. */
 __attribute__((format(printf, 3, 4))) bool sml_job_fail_without(struct sml_job *job, uint16_t rank,

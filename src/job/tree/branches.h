@@ -7,8 +7,7 @@
  *	 |             pool: slots, and children                job/members/pool.c
  *	 |             what leaves say
  *	leaf        proxied peers: their messages go on       leaf.c
- *	 |branch       job: its beginning                       leaf_job.c
- *	 |             probes, ready, time                      job/states/parent.c
+ *	 |branch       job: its beginning, probes, ready        job/states/parent.c
  *	 |             pool; what leaves say; the end           as at the root
  *	leaf
  *
@@ -55,18 +54,6 @@ void sml_leaves_message(struct sml_jobs *jobs, const struct sml_branch *branch,
 
 /* ---- a leaf and its parent (leaf.c) ---- */
 
-/*
- * At a leaf: a peer, here or at a leaf of this one, whose messages go on to the parent. Its job and
- * rank are the peer's.
- */
-struct sml_proxied {
-	struct sml_numbered key;
-	/* As it said with its Join. */
-	bool resumes;
-	uint32_t pid, stripe, stripes;
-	char host[SML_NAME_BYTES];
-};
-
 /* The peer is the parent: see sml_jobs_attach(). */
 void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lanes);
 
@@ -87,13 +74,5 @@ void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why);
 void sml_leaf_tick(struct sml_jobs *jobs);
 uint64_t sml_leaf_deadline(const struct sml_jobs *jobs);
 void sml_leaf_stop(struct sml_jobs *jobs);
-
-/* ---- leaf_job.c ---- */
-
-/* The parent gives this leaf a job; it may not begin, and then the parent is told. */
-void sml_leaf_job_begin(struct sml_jobs *jobs, const SmlControl__Admitted *in);
-
-/* The root's Admitted for this rank of a job gets this switch's numbers. */
-void sml_leaf_job_admit(const struct sml_peer *peer, SmlControl__Admitted *admitted);
 
 #endif

@@ -242,7 +242,7 @@ static void pass_down(struct sml_jobs *jobs, struct sml_proxied *proxied,
 {
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED &&
 	    proxied->key.peer->job != NULL)
-		sml_leaf_job_admit(proxied->key.peer, message->admitted);
+		sml_parent_admit(proxied->key.peer, message->admitted);
 	(void)sml_peer_send(jobs, proxied->key.peer, message);
 }
 
@@ -296,7 +296,7 @@ static void take_jobs(struct sml_jobs *jobs, const SmlControl__Envelope *message
 	struct sml_job *job = sml_job_find(jobs, message->job);
 
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_ADMITTED)
-		sml_leaf_job_begin(jobs, message->admitted);
+		sml_parent_begin(jobs, message->admitted);
 	else if (job == NULL)
 		return;
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_START)
