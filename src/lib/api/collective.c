@@ -22,9 +22,6 @@
 #include "lib/context/context.h"
 #include "lib/context/submit.h"
 
-/* Is this thread's call inside, from begin_call() to end_call()? */
-static _Thread_local bool is_inside;
-
 static int read_options(struct sml_context *context, const struct sml_options *options,
 			struct sml_options *own)
 {
@@ -39,24 +36,6 @@ static int read_options(struct sml_context *context, const struct sml_options *o
 	return 0;
 }
 
-/* Checks the context and the options, before the arguments. Every call then ends with end_call().
- */
-static int begin_call(struct sml_context *context, const struct sml_options *options,
-		      struct sml_options *own)
-{
-	int error;
-
-	*own = (struct sml_options)SML_OPTIONS_INIT;
-	is_inside = false;
-	if (context == NULL)
-		return sml_error_set(-EINVAL, "the context is NULL");
-	is_inside = sml_context_enter(context);
-	error = sml_context_check(context);
-	if (error == 0 && !is_inside)
-		error = SML_ERROR_CLOSED;
-	return error ? error : read_options(context, options, own);
-}
-
 /* Never 0, which means that there is no name. */
 static uint32_t hash_of(const char *name)
 {
@@ -67,61 +46,7 @@ static uint32_t hash_of(const char *name)
 	return hash ? hash : 1;
 }
 
-/* The order has been checked (0), or why not. request: NULL waits. */
-static int end_call(struct sml_context *context, int error, struct sml_order *order,
-		    const struct sml_options *options, struct sml_request **request)
-{
-	SML_NO_CANCELLATION;
-	struct sml_request *own = NULL;
-
-	if (error == 0 && options->residual && order->spec.residual == NULL)
-		error = sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
-	if (error == 0) {
-		order->call.residual = options->residual != NULL;
-		order->call.gathers = sml_wire_gathers(context, options, &order->spec);
-		order->waits = request == NULL || options->waits;
-		if (options->name && *options->name) {
-			order->name = options->name;
-			order->spec.name = hash_of(options->name);
-		}
-		error = sml_submit(context, order, request ? request : &own);
-	}
-	if (is_inside)
-		sml_context_exit(context);
-	is_inside = false;
-	return error || request ? error : sml_wait(&own, 1, -1, NULL);
-}
-
-/* ---- what each call orders ---- */
-
-static int order_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, enum sml_op op, const struct sml_options *options,
-			   struct sml_order *order)
-{
-	size_t bytes;
-	int error;
-
-	*order = (struct sml_order){
-		.spec = {.collective = SML_ALLREDUCE,
-			 .type = type,
-			 .op = op,
-			 .count = count,
-			 .send = send,
-			 .send_count = count,
-			 .recv = recv,
-			 .recv_count = count},
-		.call = {.collective = SML_ALLREDUCE, .type = type, .op = op, .count = count},
-	};
-	if ((error = sml_check_numbers(context, type, op)) ||
-	    (error = sml_check_size(context, count, type, 1, &bytes)) ||
-	    (error = sml_check_buffer(context, "send", send, bytes, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, bytes, type)) ||
-	    (error = sml_check_apart(context, send, bytes, recv, bytes, send)) ||
-	    (error = sml_check_wire(context, options, &order->spec)))
-		return error;
-	order->call.wire = order->spec.wire;
-	return 0;
-}
+/* ---- what each call orders: from what the program passed ---- */
 
 static int check_root(struct sml_context *context, int root)
 {
@@ -131,214 +56,221 @@ static int check_root(struct sml_context *context, int root)
 				  root, context->settings.world_size - 1);
 }
 
-/* Only root has a buffer for the result. */
-static int order_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
-			enum sml_type type, enum sml_op op, int root,
-			const struct sml_options *options, struct sml_order *order)
+/* Of each element, or of the elements of each rank's part. Only root has a buffer for the result.
+ */
+static int order_combined(struct sml_context *context, int root, const struct sml_options *options,
+			  struct sml_tensor_spec *spec)
 {
-	size_t bytes, recv_bytes;
+	bool in_parts = spec->collective == SML_REDUCE_SCATTER;
+	bool is_reduce = spec->collective == SML_REDUCE;
+	unsigned n_parts = in_parts ? context->settings.world_size : 1;
+	unsigned own = in_parts ? context->settings.rank : 0;
+	size_t count = spec->count, bytes, part;
 	int error;
 
-	if ((error = check_root(context, root)) || (error = sml_check_numbers(context, type, op)) ||
-	    (error = sml_check_size(context, count, type, 1, &bytes)))
+	if ((is_reduce && (error = check_root(context, root))) ||
+	    (error = sml_check_numbers(context, spec->type, spec->op)) ||
+	    (error = sml_check_size(context, count, spec->type, n_parts, &bytes)))
 		return error;
-	recv_bytes = root == context->settings.rank ? bytes : 0;
-	if ((error = sml_check_buffer(context, "send", send, bytes, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, recv_bytes, type)) ||
-	    (error = sml_check_apart(context, send, bytes, recv, recv_bytes, send)))
+	if (is_reduce && root != context->settings.rank)
+		count = 0;
+	part = count ? bytes / n_parts : 0;
+	spec->root = (uint16_t)root;
+	spec->count *= n_parts;
+	spec->send_count = spec->count;
+	spec->recv_first = (uint64_t)count * own;
+	spec->recv_count = count;
+	if ((error = sml_check_buffer(context, "send", spec->send, bytes, spec->type)) ||
+	    (error = sml_check_buffer(context, "recv", spec->recv, part, spec->type)) ||
+	    (error = sml_check_apart(context, spec->send, bytes, spec->recv, part,
+				     (const char *)spec->send + part * own)))
 		return error;
-	*order = (struct sml_order){
-		.spec = {.collective = SML_REDUCE,
-			 .type = type,
-			 .op = op,
-			 .root = (uint16_t)root,
-			 .count = count,
-			 .send = send,
-			 .send_count = count,
-			 .recv = recv,
-			 .recv_count = recv_bytes ? count : 0},
-		.call = {.collective = SML_REDUCE,
-			 .type = type,
-			 .op = op,
-			 .count = count,
-			 .root = (uint16_t)root},
-	};
-	error = sml_check_wire(context, options, &order->spec);
-	order->call.wire = order->spec.wire;
-	return error;
+	return sml_check_wire(context, options, spec);
 }
 
-static int order_broadcast(struct sml_context *context, void *data, size_t count,
-			   enum sml_type type, int root, struct sml_order *order)
+/* Elements that are only copied travel as bytes, whatever their type is. */
+static void become_bytes(struct sml_tensor_spec *spec, size_t bytes)
+{
+	spec->named_type = spec->type;
+	spec->type = SML_BYTE;
+	spec->wire = SML_WIRE_INT32;
+	spec->count = bytes;
+}
+
+static int order_broadcast(struct sml_context *context, int root, struct sml_tensor_spec *spec)
 {
 	bool is_root = root == context->settings.rank;
 	size_t bytes;
 	int error;
 
-	if ((error = sml_check_size(context, count, type, 1, &bytes)) ||
+	if ((error = sml_check_size(context, spec->count, spec->type, 1, &bytes)) ||
 	    (error = check_root(context, root)) ||
-	    (error = sml_check_buffer(context, "data", data, bytes, SML_BYTE)))
+	    (error = sml_check_buffer(context, "data", spec->send, bytes, SML_BYTE)))
 		return error;
-	*order = (struct sml_order){
-		.spec = {.collective = SML_BROADCAST,
-			 .type = SML_BYTE,
-			 .named_type = type,
-			 .wire = SML_WIRE_INT32,
-			 .root = (uint16_t)root,
-			 .count = bytes,
-			 .send = data,
-			 .send_count = is_root ? bytes : 0,
-			 .recv = data,
-			 .recv_count = is_root ? 0 : bytes},
-		.call = {.collective = SML_BROADCAST,
-			 .type = type,
-			 .count = count,
-			 .root = (uint16_t)root},
-	};
+	become_bytes(spec, bytes);
+	spec->root = (uint16_t)root;
+	spec->send_count = is_root ? bytes : 0;
+	spec->recv_count = is_root ? 0 : bytes;
 	return 0;
 }
 
-static int order_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
-			   enum sml_type type, struct sml_order *order)
+static int order_allgather(struct sml_context *context, struct sml_tensor_spec *spec)
 {
 	unsigned n = context->settings.world_size, rank = context->settings.rank;
 	size_t all, own;
 	int error;
 
-	if ((error = sml_check_size(context, count, type, n, &all)))
+	if ((error = sml_check_size(context, spec->count, spec->type, n, &all)))
 		return error;
 	own = all / n;
-	if ((error = sml_check_buffer(context, "send", send, own, SML_BYTE)) ||
-	    (error = sml_check_buffer(context, "recv", recv, all, SML_BYTE)))
+	if ((error = sml_check_buffer(context, "send", spec->send, own, SML_BYTE)) ||
+	    (error = sml_check_buffer(context, "recv", spec->recv, all, SML_BYTE)))
 		return error;
-	if (all > 0 && (error = sml_check_apart(context, send, own, recv, all,
-						(const char *)send - own * rank)))
+	if (all > 0 && (error = sml_check_apart(context, spec->send, own, spec->recv, all,
+						(const char *)spec->send - own * rank)))
 		return error;
-	*order = (struct sml_order){
-		.spec = {.collective = SML_ALLGATHER,
-			 .type = SML_BYTE,
-			 .named_type = type,
-			 .wire = SML_WIRE_INT32,
-			 .count = all,
-			 .send = send,
-			 .send_first = own * rank,
-			 .send_count = own,
-			 .recv = recv,
-			 .recv_count = all},
-		.call = {.collective = SML_ALLGATHER, .type = type, .count = count},
-	};
+	become_bytes(spec, all);
+	spec->send_first = own * rank;
+	spec->send_count = own;
+	spec->recv_count = all;
 	return 0;
 }
 
-static int order_reduce_scatter(struct sml_context *context, const void *send, void *recv,
-				size_t count, enum sml_type type, enum sml_op op,
-				const struct sml_options *options, struct sml_order *order)
+static int complete(struct sml_context *context, int root, const struct sml_options *options,
+		    struct sml_tensor_spec *spec)
 {
-	unsigned n = context->settings.world_size, rank = context->settings.rank;
-	size_t all;
-	int error;
-
-	if ((error = sml_check_numbers(context, type, op)) ||
-	    (error = sml_check_size(context, count, type, n, &all)) ||
-	    (error = sml_check_buffer(context, "send", send, all, type)) ||
-	    (error = sml_check_buffer(context, "recv", recv, all / n, type)) ||
-	    (error = sml_check_apart(context, send, all, recv, all / n,
-				     (const char *)send + all / n * rank)))
-		return error;
-	*order = (struct sml_order){
-		.spec = {.collective = SML_REDUCE_SCATTER,
-			 .type = type,
-			 .op = op,
-			 .count = (uint64_t)count * n,
-			 .send = send,
-			 .send_count = (uint64_t)count * n,
-			 .recv = recv,
-			 .recv_first = (uint64_t)count * rank,
-			 .recv_count = count},
-		.call = {.collective = SML_REDUCE_SCATTER, .type = type, .op = op, .count = count},
-	};
-	error = sml_check_wire(context, options, &order->spec);
-	order->call.wire = order->spec.wire;
-	return error;
+	switch (spec->collective) {
+	case SML_ALLREDUCE:
+	case SML_REDUCE:
+	case SML_REDUCE_SCATTER:
+		return order_combined(context, root, options, spec);
+	case SML_BROADCAST:
+		return order_broadcast(context, root, spec);
+	case SML_ALLGATHER:
+		return order_allgather(context, spec);
+	case SML_BARRIER:
+		break;
+	}
+	become_bytes(spec, 0);
+	return 0;
 }
 
 /* ---- the calls ---- */
+
+static int submit(struct sml_context *context, const struct sml_options *options,
+		  struct sml_order *order, struct sml_request **request)
+{
+	if (options->residual && order->spec.residual == NULL)
+		return sml_context_refuse(context, -EINVAL, SML_RESIDUAL_REFUSED);
+	order->gathers = sml_wire_gathers(context, options, &order->spec);
+	if (options->name && *options->name) {
+		order->name = options->name;
+		order->spec.name = hash_of(options->name);
+	}
+	return sml_submit(context, order, request);
+}
+
+/* order: its collective, type, op, count and buffers, as they were passed. request: NULL waits. */
+static int make_call(struct sml_context *context, struct sml_order *order, int root,
+		     const struct sml_options *options, struct sml_request **request)
+{
+	SML_NO_CANCELLATION;
+	struct sml_options own = SML_OPTIONS_INIT;
+	struct sml_request *awaited = NULL;
+	bool waits = request == NULL, is_inside;
+	int error;
+
+	if (context == NULL)
+		return sml_error_set(-EINVAL, "the context is NULL");
+	is_inside = sml_context_enter(context);
+	error = sml_context_check(context);
+	if (error == 0 && !is_inside)
+		error = SML_ERROR_CLOSED;
+	if (error == 0)
+		error = read_options(context, options, &own);
+	if (error == 0)
+		error = complete(context, root, &own, &order->spec);
+	order->waits = waits || own.waits;
+	if (error == 0)
+		error = submit(context, &own, order, waits ? &awaited : request);
+	if (is_inside)
+		sml_context_exit(context);
+	return error || !waits ? error : sml_wait(&awaited, 1, -1, NULL);
+}
 
 int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type, enum sml_op op, const struct sml_options *options,
 		  struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order;
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_ALLREDUCE,
+					   .type = type,
+					   .op = op,
+					   .count = count,
+					   .send = send,
+					   .recv = recv}};
 
-	if (error == 0)
-		error = order_allreduce(context, send, recv, count, type, op, &own, &order);
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, 0, options, request);
 }
 
 int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
 	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options,
 	       struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order;
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_REDUCE,
+					   .type = type,
+					   .op = op,
+					   .count = count,
+					   .send = send,
+					   .recv = recv}};
 
-	if (error == 0)
-		error = order_reduce(context, send, recv, count, type, op, root, &own, &order);
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, root, options, request);
 }
 
 int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
 		  int root, const struct sml_options *options, struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order;
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_BROADCAST,
+					   .type = type,
+					   .count = count,
+					   .send = data,
+					   .recv = data}};
 
-	if (error == 0)
-		error = order_broadcast(context, data, count, type, root, &order);
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, root, options, request);
 }
 
 int sml_allgather(struct sml_context *context, const void *send, void *recv, size_t count,
 		  enum sml_type type, const struct sml_options *options,
 		  struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order;
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_ALLGATHER,
+					   .type = type,
+					   .count = count,
+					   .send = send,
+					   .recv = recv}};
 
-	if (error == 0)
-		error = order_allgather(context, send, recv, count, type, &order);
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, 0, options, request);
 }
 
 int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv, size_t count,
 		       enum sml_type type, enum sml_op op, const struct sml_options *options,
 		       struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order;
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_REDUCE_SCATTER,
+					   .type = type,
+					   .op = op,
+					   .count = count,
+					   .send = send,
+					   .recv = recv}};
 
-	if (error == 0)
-		error = order_reduce_scatter(context, send, recv, count, type, op, &own, &order);
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, 0, options, request);
 }
 
 int sml_barrier(struct sml_context *context, const struct sml_options *options,
 		struct sml_request **request)
 {
-	struct sml_options own;
-	struct sml_order order = {
-		.spec = {.collective = SML_BARRIER, .type = SML_BYTE, .wire = SML_WIRE_INT32},
-		.call = {.collective = SML_BARRIER},
-	};
-	int error = begin_call(context, options, &own);
+	struct sml_order order = {.spec = {.collective = SML_BARRIER}};
 
-	return end_call(context, error, &order, &own, request);
+	return make_call(context, &order, 0, options, request);
 }
 
 /* ---- waiting for requests ---- */

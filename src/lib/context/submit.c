@@ -20,8 +20,8 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 {
 	const struct sml_tensor_spec *spec = &order->spec;
 	uint64_t *all = &context->requests.chunks;
-	bool gathered = order->call.gathers || (spec->wire == SML_WIRE_EXACT &&
-						!sml_shape_adds(&context->shape, spec->type));
+	bool gathered = order->gathers || (spec->wire == SML_WIRE_EXACT &&
+					   !sml_shape_adds(&context->shape, spec->type));
 	/*
 	 * Three lanes for an element, and exponents; or elements of all ranks in each packet: an
 	 * upper bound without overflow.
@@ -156,7 +156,7 @@ static int check_residual(struct sml_context *context, const struct sml_tensor_s
 static const struct sml_shape *shape_of(const struct sml_context *context,
 					const struct sml_order *order, struct sml_shape *gathering)
 {
-	if (!order->call.gathers)
+	if (!order->gathers)
 		return &context->shape;
 	*gathering = context->shape;
 	gathering->floats = false;
@@ -164,7 +164,7 @@ static const struct sml_shape *shape_of(const struct sml_context *context,
 }
 
 /* Give the tensor its place in the streams, and give it to every thread, in the order of calls. */
-static int enqueue(struct sml_context *context, struct sml_order *order,
+static int enqueue(struct sml_context *context, const struct sml_order *order,
 		   struct sml_request *request)
 {
 	struct sml_shape gathering;
@@ -181,9 +181,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	sml_tensor_init(&request->tensor, &order->spec, shape_of(context, order, &gathering),
 			&context->sequence, request->memory);
 	request->tensor.owner = request;
-	order->call.number = request->tensor.number;
-	memcpy(order->call.window, request->tensor.window, sizeof(order->call.window));
-	sml_history_add(&context->history, &order->call, order->name);
+	sml_history_add(&context->history, &request->tensor, context->settings.world_size,
+			order->gathers, order->name);
 	sml_usage_begin(&context->usage, &order->spec, context->settings.world_size,
 			request->begun_ns);
 	__atomic_store_n(&request->submitted, true, __ATOMIC_RELEASE);
@@ -193,7 +192,8 @@ static int enqueue(struct sml_context *context, struct sml_order *order,
 	return 0;
 }
 
-int sml_submit(struct sml_context *context, struct sml_order *order, struct sml_request **submitted)
+int sml_submit(struct sml_context *context, const struct sml_order *order,
+	       struct sml_request **submitted)
 {
 	struct sml_request *request;
 	struct sml_shape gathering;

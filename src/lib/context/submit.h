@@ -8,16 +8,16 @@
 /* A call that becomes a tensor. */
 struct sml_order {
 	struct sml_tensor_spec spec;
-	struct sml_call call; /* without its number and windows */
-	const char *name;     /* or NULL */
-	bool waits;	      /* the caller waits for it next */
+	const char *name; /* or NULL */
+	bool gathers;	  /* as struct sml_call */
+	bool waits;	  /* the caller waits for it next */
 };
 
 /*
  * Gives the call its place in the order of calls, and passes it to every shard.
  * Returns 0 and *submitted, for sml_wait(); or an error.
  */
-int sml_submit(struct sml_context *context, struct sml_order *order,
+int sml_submit(struct sml_context *context, const struct sml_order *order,
 	       struct sml_request **submitted);
 
 /*

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/names.h"
 
@@ -23,12 +24,35 @@ bool sml_call_has_wire(const struct sml_call *call)
 	return adds(call) && is_float(call->type) && call->op != SML_MAX && call->op != SML_MIN;
 }
 
-void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name)
+/* As the program has counted. */
+static uint64_t count_of(const struct sml_tensor_spec *spec, unsigned n_ranks)
 {
+	bool is_of_parts =
+		spec->collective == SML_ALLGATHER || spec->collective == SML_REDUCE_SCATTER;
+	uint64_t count = is_of_parts ? spec->count / n_ranks : spec->count;
+
+	return spec->type == SML_BYTE ? count / sml_element_bytes(spec->named_type) : count;
+}
+
+void sml_history_add(struct sml_history *history, const struct sml_tensor *tensor, unsigned n_ranks,
+		     bool gathers, const char *name)
+{
+	const struct sml_tensor_spec *spec = &tensor->spec;
 	struct sml_call *added = &history->calls[history->n++ % SML_HISTORY_CALLS];
 
-	*added = *call;
-	added->name = name ? ++history->n_names : 0;
+	*added = (struct sml_call){
+		.collective = spec->collective,
+		.type = spec->type == SML_BYTE ? spec->named_type : spec->type,
+		.op = spec->op,
+		.wire = spec->wire,
+		.residual = spec->residual != NULL,
+		.gathers = gathers,
+		.root = spec->root,
+		.number = tensor->number,
+		.name = name ? ++history->n_names : 0,
+		.count = count_of(spec, n_ranks),
+	};
+	memcpy(added->window, tensor->window, sizeof(added->window));
 	if (name)
 		snprintf(history->names[added->name % SML_HISTORY_NAMES], SML_CALL_NAME_BYTES, "%s",
 			 name);

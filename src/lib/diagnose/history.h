@@ -36,8 +36,9 @@ struct sml_history {
 	char names[SML_HISTORY_NAMES][SML_CALL_NAME_BYTES];
 };
 
-/* name: its beginning is kept; or NULL. */
-void sml_history_add(struct sml_history *history, const struct sml_call *call, const char *name);
+/* A call of n_ranks ranks. name: its beginning is kept; or NULL. */
+void sml_history_add(struct sml_history *history, const struct sml_tensor *tensor, unsigned n_ranks,
+		     bool gathers, const char *name);
 
 /* Does the call send floats on a wire that the rank has chosen? */
 bool sml_call_has_wire(const struct sml_call *call);
