@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "fuzz/properties.h"
-#include "lib/context/probe.h"
+#include "lib/context/membership.h"
 #include "support/guard.h"
 
 #ifndef UDP_SEGMENT
@@ -38,6 +38,7 @@ struct world {
 	struct gen *gen;
 	int hostile;
 	struct spy spy;
+	bool among_ranks;
 	union sml_sockaddr peers[SML_MAX_CHILDREN];
 	uint8_t bytes[MAX_DATAGRAM] __attribute__((aligned(8)));
 };
@@ -47,6 +48,14 @@ static unsigned spy_send(struct sml_transport *transport, struct sml_batch *batc
 	struct spy *spy = (struct spy *)transport;
 
 	return spy->inner->ops->send(spy->inner, batch);
+}
+
+static void spy_send_results(struct sml_transport *transport, const struct iovec *packets,
+			     unsigned n, uint64_t peers)
+{
+	struct spy *spy = (struct spy *)transport;
+
+	spy->inner->ops->send_results(spy->inner, packets, n, peers);
 }
 
 static unsigned spy_receive(struct sml_transport *transport, struct sml_packet *packets)
@@ -65,6 +74,7 @@ static unsigned spy_receive(struct sml_transport *transport, struct sml_packet *
 static const struct sml_transport_ops spy_ops = {
 	.name = "spy",
 	.send = spy_send,
+	.send_results = spy_send_results,
 	.receive = spy_receive,
 };
 
@@ -96,7 +106,8 @@ static void open_transport(struct world *world)
 	world->hostile = open_hostile(&config.peer);
 	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
 		world->peers[i] = config.peer;
-	if (gen_below(world->gen, 2))
+	world->among_ranks = gen_below(world->gen, 2);
+	if (world->among_ranks)
 		config.peers = world->peers;
 	if (sml_transport_udp.open(&world->spy.inner, &config) < 0)
 		abort();
@@ -223,21 +234,21 @@ const char *property_receive(struct gen *gen, bool tiny)
 				     .n_shards = 1,
 				     .cookies = {COOKIE, COOKIE}};
 	struct sml_transport *transport = &world->spy.base;
-	struct sml_probe_target target = {.transport = transport, .job = JOB, .where = "here"};
-	struct sml_probe_config config = {.targets = &target,
-					  .n_targets = 1,
-					  .transports = &transport,
-					  .n_transports = 1,
-					  .epoch = EPOCH,
-					  .own = &own};
-	struct sml_probe *probe = sml_probe_new(&config);
+	static struct sml_context context;
+	struct sml_stripe stripe = {.context = &context,
+				    .admission = {.job_number = JOB, .epoch = EPOCH, .shards = 1}};
+	struct sml_probe *probe;
 	const char *wrong;
 
 	(void)tiny;
-	if (probe == NULL)
-		abort();
 	world->gen = gen;
 	open_transport(world);
+	context.form = &sml_form_switches;
+	context.n_stripes = 1;
+	context.stripes = &stripe;
+	probe = sml_probe_new(&stripe, &transport, world->among_ranks ? &own : NULL);
+	if (probe == NULL)
+		abort();
 	wrong = run(world, probe);
 	sml_probe_free(probe);
 	close_world(world);

@@ -8,15 +8,12 @@
 
 #include "base/least.h"
 #include "base/plural.h"
-#include "lib/context/probe.h"
 #include "lib/context/submit.h"
 #include "lib/progress/progress.h"
 
 /* What the kernel charges a buffer for a packet, in addition to the packet. */
 #define PACKET_SLACK_BYTES 1024
 #define WINDOW_MIN	   4
-/* The time that a replacement switch has to answer probes, if there are other candidates. */
-#define OTHERS_WAIT_MS 3000u
 
 /* ---- transports ---- */
 
@@ -96,48 +93,12 @@ void sml_data_path_close(struct sml_transport **transports)
 	}
 }
 
-/* A frozen switch has one heartbeat to answer, or less if the rank can try another switch. */
-static uint32_t silence_ms(const struct sml_stripe *stripe)
-{
-	uint32_t heartbeat_ms = (uint32_t)stripe->context->settings.config.heartbeat_ms;
-
-	if (stripe->context->shape.lanes == 0 || stripe->endpoints->n == 1)
-		return heartbeat_ms;
-	return sml_least(heartbeat_ms, OTHERS_WAIT_MS);
-}
-
 static int probe_path(const struct sml_stripe *stripe, struct sml_control *control,
 		      struct sml_transport **transports, uint16_t *lanes, uint64_t deadline_ns)
 {
-	const struct sml_admission *admission = &stripe->admission;
-	struct sml_probe_target targets[SML_MAX_SHARDS];
-	const struct sml_probe_config config = {
-		.targets = targets,
-		.n_targets = admission->shards,
-		.transports = transports,
-		.n_transports = admission->shards,
-		.epoch = admission->epoch,
-		.rank = admission->number,
-		.silence_ms = silence_ms(stripe),
-		.log = &stripe->context->settings.log,
-	};
-	struct sml_probe *probe;
-	int error;
+	struct sml_probe *probe = sml_probe_new(stripe, transports, NULL);
+	int error = probe ? sml_probe_run(probe, control, lanes, deadline_ns) : -ENOMEM;
 
-	for (uint8_t i = 0; i < admission->shards; i++)
-		targets[i] = (struct sml_probe_target){
-			.transport = transports[i],
-			.shard = i,
-			.job = admission->job_number,
-			.cookie = admission->cookie,
-			.tag = admission->tag,
-			.where = sml_stripe_name(stripe),
-			.port = admission->data_port,
-		};
-	probe = sml_probe_new(&config);
-	if (probe == NULL)
-		return -ENOMEM;
-	error = sml_probe_run(probe, control, lanes, deadline_ns);
 	sml_probe_free(probe);
 	return error;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/context/probe.h"
 #include "lib/progress/embedded_stripe.h"
 #include "net/address.h"
 
@@ -223,34 +222,6 @@ static struct sml_pool_rules own_rules(const struct sml_context *context)
 
 /* ---- are all paths open? ---- */
 
-static struct sml_probe_target *list_targets(const struct sml_context *context, unsigned *n)
-{
-	uint8_t n_shards = context->stripes[0].admission.shards;
-	struct sml_probe_target *targets =
-		calloc((size_t)context->n_stripes * n_shards, sizeof(*targets));
-
-	*n = 0;
-	for (unsigned i = 0; targets && i < context->n_stripes; i++) {
-		const struct sml_stripe *stripe = &context->stripes[i];
-
-		if (i == context->settings.rank)
-			continue;
-		for (unsigned shard = 0; shard < n_shards; shard++)
-			targets[(*n)++] = (struct sml_probe_target){
-				.transport = context->stripes[0].transports[shard],
-				.peer = (uint8_t)i,
-				.shard = (uint8_t)shard,
-				.job = stripe->admission.job_number,
-				.cookie = stripe->admission.cookie,
-				.tag = stripe->admission.tag,
-				.where = sml_stripe_name(stripe),
-				.is_rank = true,
-				.port = ntohs(context->peers->address[shard][i].v4.sin_port),
-			};
-	}
-	return targets;
-}
-
 static void serve(void *self)
 {
 	sml_probe_serve(self);
@@ -329,8 +300,10 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 	struct sml_meanwhile meanwhile = {
 		.fds = fds, .n_fds = first->admission.shards, .self = probe, .act = serve};
 	struct sml_readiness found = {.lanes = 0};
-	int error = sml_probe_run(probe, first->control, &first->lanes, first->deadline_ns);
+	int error;
 
+	first->lanes = first->admission.lanes;
+	error = sml_probe_run(probe, first->control, &first->lanes, first->deadline_ns);
 	first->path_is_narrow = first->lanes < first->admission.lanes;
 	if (error == 0)
 		error = sml_hosts_meet(first, first->control, probe, &found);
@@ -348,31 +321,12 @@ static int probe_and_be_ready(struct sml_stripe *first, struct sml_probe *probe)
 
 static int agree(struct sml_stripe *first)
 {
-	struct sml_context *context = first->context;
-	const struct sml_pool_rules own = own_rules(context);
-	struct sml_probe_config config = {
-		.transports = first->transports,
-		.n_transports = first->admission.shards,
-		.epoch = first->admission.epoch,
-		.rank = (uint8_t)context->settings.rank,
-		.silence_ms = (uint32_t)context->settings.config.heartbeat_ms,
-		.own = has_stripe(context) ? &own : NULL,
-		.log = &context->settings.log,
-	};
-	struct sml_probe_target *targets = list_targets(context, &config.n_targets);
-	struct sml_probe *probe = NULL;
-	int error = -ENOMEM;
+	const struct sml_pool_rules own = own_rules(first->context);
+	struct sml_probe *probe =
+		sml_probe_new(first, first->transports, has_stripe(first->context) ? &own : NULL);
+	int error = probe ? probe_and_be_ready(first, probe) : -ENOMEM;
 
-	config.targets = targets;
-	first->lanes = first->admission.lanes;
-	if (targets)
-		probe = sml_probe_new(&config);
-	else
-		sml_error_set(error, "no memory for probes of the paths");
-	if (probe)
-		error = probe_and_be_ready(first, probe);
 	sml_probe_free(probe);
-	free(targets);
 	return error;
 }
 

@@ -11,7 +11,6 @@
 #include "base/fork.h"
 #include "base/least.h"
 #include "job/switch.h"
-#include "lib/context/probe.h"
 
 /* ---- the handshake of the ranks on this host ---- */
 

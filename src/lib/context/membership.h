@@ -186,6 +186,35 @@ int sml_data_path_renew_shards(struct sml_stripe *stripe, struct sml_transport *
 			       bool keep);
 
 /*
+ * ---- is the UDP path open, and how wide is it? (probe.c) ----
+ *
+ * Checked for each switch or rank, and shard, before the job starts.
+ */
+
+/*
+ * Of the paths to the stripe's switch; or, where ranks have the slots, to all other ranks that have
+ * some: then `own` are the rules of this rank's slots, for which it answers the others' probes, or
+ * NULL if it has none. The pointers must outlive the probe. NULL if there is no memory; the text is
+ * set.
+ */
+struct sml_probe *sml_probe_new(const struct sml_stripe *stripe,
+				struct sml_transport *const *transports,
+				const struct sml_pool_rules *own);
+void sml_probe_free(struct sml_probe *probe);
+
+/*
+ * Finds the largest lane count, at most *lanes, whose packets come back from every target, and
+ * stores it in *lanes. Returns 0 or an error, and sets the error text: SML_ERROR_UNREACHABLE after
+ * a heartbeat at most (and 15 s) without any answer, or at deadline_ns. The control connection is
+ * kept alive meanwhile.
+ */
+int sml_probe_run(struct sml_probe *probe, struct sml_control *control, uint16_t *lanes,
+		  uint64_t deadline_ns);
+
+/* Answer the other ranks' probes, until all of them are ready. */
+void sml_probe_serve(struct sml_probe *probe);
+
+/*
  * ---- what a job makes of the ranks on this host (hosts.c) ----
  *
  * This rank says where it is, and meets the others. If all ranks of a job without a switch share

@@ -172,24 +172,22 @@ static void contribute(struct sml_line *line, const void *packet, uint32_t lengt
 	take_result(own_shard(line), answer.packet, answer.length, now_ns, wakeups);
 }
 
-/* Another rank asks how long packets may be. One answers one of the same length. */
-static void answer_probe(struct sml_line *line, const struct sml_packet *packet)
+void sml_line_answer_probe(struct sml_transport *transport, const struct sml_pool_rules *rules,
+			   const struct sml_packet *packet)
 {
-	const struct sml_pool_rules *rules = &line->own->pool.rules;
 	uint8_t reply[SML_MAX_PACKET_BYTES] = {0};
 	struct sml_header header;
 
 	memcpy(&header, packet->bytes, sizeof(header));
 	if (header.magic_be != sml_be16(SML_WIRE_MAGIC) || header.version != SML_WIRE_VERSION ||
 	    header.job_be != sml_be32(rules->job) ||
-	    sml_pool_check_probe(rules, &header) != SML_VERDICT_ABSORBED ||
-	    header.rank == line->own->rank)
+	    sml_pool_check_probe(rules, &header) != SML_VERDICT_ABSORBED)
 		return;
 	header.kind = SML_PACKET_PROBE_REPLY;
 	header.key_be = sml_be64(rules->tag);
 	memcpy(reply, &header, sizeof(header));
-	line->transport->ops->send_results(line->transport, &(struct iovec){reply, packet->length},
-					   1, (uint64_t)1 << header.rank);
+	transport->ops->send_results(transport, &(struct iovec){reply, packet->length}, 1,
+				     (uint64_t)1 << header.rank);
 }
 
 /*
@@ -249,8 +247,8 @@ static void take_packet(struct sml_line *line, const struct sml_packet *packet, 
 	}
 	if (packet->length < SML_HEADER_BYTES)
 		return;
-	if (line->own && header->kind == SML_PACKET_PROBE)
-		answer_probe(line, packet);
+	if (line->own && header->kind == SML_PACKET_PROBE && header->rank != line->own->rank)
+		sml_line_answer_probe(line->transport, &line->own->pool.rules, packet);
 	if (header->kind == SML_PACKET_PROBE_REPLY)
 		sml_line_note_probe_reply(shard_of(line, header), header, packet->length);
 	take_result(shard_of(line, header), packet->bytes, packet->length, now_ns, wakeups);

@@ -74,6 +74,13 @@ bool sml_line_send(struct sml_line *line, uint64_t now_ns, struct sml_wakeups *w
 /* When packets that wait for more packets must be sent at the latest; UINT64_MAX: none wait. */
 uint64_t sml_line_deadline(const struct sml_line *line);
 
+/*
+ * Another rank asks how long packets to this one's slots may be. One answers one of the same
+ * length, which goes to the address that the asker announced.
+ */
+void sml_line_answer_probe(struct sml_transport *transport, const struct sml_pool_rules *rules,
+			   const struct sml_packet *packet);
+
 /* ---- a path that has changed: its address, or its MTU (renewal.c) ---- */
 
 /* The shard's timer has expired. */
