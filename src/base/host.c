@@ -2,7 +2,10 @@
 #include "base/host.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BOOT_ID_BYTES 40
@@ -42,4 +45,18 @@ uint64_t sml_host_hash(void)
 		text[0] = '\0';
 	text[sizeof(text) - 1] = '\0';
 	return sml_hash_text(hash, text);
+}
+
+void sml_host_machine(char text[SML_HOST_MACHINE_BYTES])
+{
+	struct stat network, user;
+	char boot[BOOT_ID_BYTES];
+
+	text[0] = '\0';
+	read_boot_id(boot);
+	if (boot[0] == '\0' || stat("/proc/self/ns/net", &network) < 0 ||
+	    stat("/proc/self/ns/user", &user) < 0)
+		return;
+	snprintf(text, SML_HOST_MACHINE_BYTES, "%s:%u:%" PRIu64 ":%" PRIu64, boot, geteuid(),
+		 (uint64_t)network.st_ino, (uint64_t)user.st_ino);
 }

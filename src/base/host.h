@@ -18,6 +18,15 @@ uint64_t sml_hash_text(uint64_t hash, const char *text);
  */
 uint64_t sml_host_hash(void);
 
+#define SML_HOST_MACHINE_BYTES 128
+
+/*
+ * Whether two ranks could share memory: they can try if they have the same text, which is made of
+ * the boot, the user, and the namespaces of network (abstract UNIX sockets) and users.
+ * lib/host/meet.h then proves it. "": it cannot be known.
+ */
+void sml_host_machine(char text[SML_HOST_MACHINE_BYTES]);
+
 /* ---- how many cores this process may use: a container has a quota (cores.c) ---- */
 
 /*

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/host/identity.h"
+#include "base/host.h"
 #include "lib/host/meet.h"
 #include "lib/host/slots.h"
 #include "support/test.h"

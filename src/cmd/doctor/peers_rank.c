@@ -14,7 +14,6 @@
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/status_client.h"
 #include "control/text.h"
-#include "lib/host/identity.h"
 #include "lib/transport/interface.h"
 #include "net/connect.h"
 
