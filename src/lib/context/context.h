@@ -118,7 +118,7 @@ void sml_usage_end(struct sml_usage *usage, uint64_t n);
 uint64_t sml_usage_busy_ns(const struct sml_usage *usage, uint64_t now_ns);
 
 /*
- * ---- counters in a file for Prometheus' node exporter (metrics_file.c) ----
+ * ---- counters in a file for Prometheus' node exporter (counters.c) ----
  *
  * SWITCHML_RECORD asks for it. A thread writes it, so a disk that hangs delays nothing but
  * sml_close().

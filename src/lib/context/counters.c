@@ -1,30 +1,66 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The counters of a context: sums and maxima over the shards of its stripes. */
+/*
+ * The counters of a context: sums and maxima over the shards of its stripes, for the program and
+ * for the file of SWITCHML_RECORD=metrics.
+ */
 #include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/sized.h"
+#include "base/thread.h"
+#include "control/text.h"
 #include "lib/context/context.h"
 
-/* Members that are sums over shards, and those that are maxima. */
-static const struct {
+#define PERIOD_NS (5 * SML_NS_PER_SEC)
+
+#define MEMBER(member, ...)                                                                        \
+	{                                                                                          \
+		offsetof(struct sml_counters, member), __VA_ARGS__                                 \
+	}
+
+/* How values of shards, stripes and memberships become one. A gauge has no past. */
+enum kind { SUM, SUM_OF_GAUGES, LARGEST_NS };
+
+/*
+ * The members, and what they are in the file: without a name, nothing. Series with the same name
+ * stand together: those after the first need no help.
+ */
+static const struct member {
 	size_t offset;
-	bool largest;
+	enum kind kind;
+	const char *name, *labels, *help;
 } members[] = {
-	{offsetof(struct sml_counters, packets_sent), false},
-	{offsetof(struct sml_counters, packets_received), false},
-	{offsetof(struct sml_counters, bytes_sent), false},
-	{offsetof(struct sml_counters, bytes_received), false},
-	{offsetof(struct sml_counters, retransmits_timeout), false},
-	{offsetof(struct sml_counters, retransmits_fast), false},
-	{offsetof(struct sml_counters, packets_ignored), false},
-	{offsetof(struct sml_counters, rtt_ns), true},
-	{offsetof(struct sml_counters, rtt_min_ns), true},
-	{offsetof(struct sml_counters, window), false},
-	{offsetof(struct sml_counters, stalls), false},
-	{offsetof(struct sml_counters, tensors), false},
-	{offsetof(struct sml_counters, send_blocked), false},
+	MEMBER(tensors, SUM, "switchml_worker_calls_total", "",
+	       "Collective calls that have ended."),
+	MEMBER(packets_sent, SUM, "switchml_worker_sent_packets_total", "", "Packets sent."),
+	MEMBER(packets_received, SUM, "switchml_worker_received_packets_total", "",
+	       "Packets received."),
+	MEMBER(bytes_sent, SUM, "switchml_worker_sent_bytes_total", "", "UDP payload sent."),
+	MEMBER(bytes_received, SUM, "switchml_worker_received_bytes_total", "",
+	       "UDP payload received."),
+	MEMBER(retransmits_timeout, SUM, "switchml_worker_retransmitted_packets_total",
+	       ",cause=\"timeout\"",
+	       "Packets sent again: the timer fired, or later packets were answered."),
+	MEMBER(retransmits_fast, SUM, "switchml_worker_retransmitted_packets_total",
+	       ",cause=\"overtaken\"", NULL),
+	MEMBER(packets_ignored, SUM, "switchml_worker_ignored_packets_total", "",
+	       "Packets received that were stale, duplicates or foreign."),
+	MEMBER(stalls, SUM, "switchml_worker_stalls_total", "",
+	       "Times that nothing arrived for a whole timeout."),
+	MEMBER(send_blocked, SUM, "switchml_worker_blocked_sends_total", "",
+	       "Times that the socket was full."),
+	MEMBER(rtt_ns, LARGEST_NS, "switchml_worker_rtt_seconds", "", "Smoothed round-trip time."),
+	MEMBER(rtt_min_ns, LARGEST_NS, NULL, NULL, NULL),
+	MEMBER(window, SUM_OF_GAUGES, "switchml_worker_window_packets", "",
+	       "Packets allowed in flight."),
 };
 
 #define N_MEMBERS (sizeof(members) / sizeof(members[0]))
@@ -57,7 +93,8 @@ static void fill_counters(const struct sml_context *context, unsigned first, uns
 
 		*value = 0;
 		for (unsigned s = first; s < end; s++)
-			combine(&context->stripes[s], members[i].offset, members[i].largest, value);
+			combine(&context->stripes[s], members[i].offset,
+				members[i].kind == LARGEST_NS, value);
 	}
 }
 
@@ -72,12 +109,6 @@ void sml_context_count_stripe(const struct sml_context *context, unsigned stripe
 	fill_counters(context, stripe, stripe + 1, counters);
 }
 
-/* A gauge has no past. */
-static bool is_gauge(size_t offset, bool largest)
-{
-	return largest || offset == offsetof(struct sml_counters, window);
-}
-
 static void add_before(const struct sml_context *context, struct sml_counters *counters)
 {
 	struct sml_counters before = context->before;
@@ -85,7 +116,7 @@ static void add_before(const struct sml_context *context, struct sml_counters *c
 	for (size_t i = 0; i < N_MEMBERS; i++) {
 		uint64_t *value = member_of(counters, members[i].offset);
 
-		if (!is_gauge(members[i].offset, members[i].largest))
+		if (members[i].kind == SUM)
 			*value += *member_of(&before, members[i].offset);
 	}
 }
@@ -142,4 +173,181 @@ int sml_get_counters(const struct sml_context *context, int stripe, struct sml_c
 	}
 	sml_context_end_reading(context);
 	return error;
+}
+
+/* ---- what is in the file ---- */
+
+static void write_head(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* is_ns: it is written in seconds. */
+static void write_value(FILE *out, const struct sml_settings *settings, const char *name,
+			const char *labels, bool is_ns, uint64_t value)
+{
+	fprintf(out, "%s{", name);
+	sml_text_write_label(out, "job_name", settings->config.job);
+	fprintf(out, ",rank=\"%u\"%s} ", settings->rank, labels);
+	if (is_ns)
+		fprintf(out, "%.9f\n", (double)value / 1e9);
+	else
+		fprintf(out, "%" PRIu64 "\n", value);
+}
+
+static void write_counters(FILE *out, const struct sml_context *context)
+{
+	struct sml_counters counters = {.size = sizeof(counters)};
+
+	sml_context_count(context, &counters);
+	for (const struct member *member = members; member < members + N_MEMBERS; member++) {
+		if (member->help)
+			write_head(out, member->name, member->kind == SUM ? "counter" : "gauge",
+				   member->help);
+		if (member->name)
+			write_value(out, &context->settings, member->name, member->labels,
+				    member->kind == LARGEST_NS,
+				    *member_of(&counters, member->offset));
+	}
+	write_head(out, "switchml_worker_busy_seconds_total", "counter",
+		   "Time for which any collective call was under way.");
+	write_value(out, &context->settings, "switchml_worker_busy_seconds_total", "", true,
+		    sml_usage_busy_ns(&context->usage, sml_now_ns()));
+}
+
+/* Each bucket has those before it, too. */
+static void write_times(FILE *out, struct sml_context *context)
+{
+	const struct sml_settings *settings = &context->settings;
+	const struct sml_call_times *times = &context->requests.times;
+	uint64_t n[SML_CALL_TIMES + 1], sum = 0;
+	char le[64];
+
+	write_head(out, "switchml_worker_call_seconds", "histogram",
+		   "Time of a collective call, until it and those before it had ended.");
+	for (unsigned i = 0; i <= SML_CALL_TIMES; i++)
+		n[i] = __atomic_load_n(&times->n[i], __ATOMIC_RELAXED);
+	for (unsigned i = 0; i <= SML_CALL_TIMES; i++) {
+		snprintf(le, sizeof(le), ",le=\"%.9g\"", (double)SML_CALL_TIME_NS(i) / 1e9);
+		if (i == SML_CALL_TIMES)
+			snprintf(le, sizeof(le), ",le=\"+Inf\"");
+		write_value(out, settings, "switchml_worker_call_seconds_bucket", le, false,
+			    sum += n[i]);
+	}
+	write_value(out, settings, "switchml_worker_call_seconds_count", "", false, sum);
+	write_value(out, settings, "switchml_worker_call_seconds_sum", "", true,
+		    __atomic_load_n(&times->ns, __ATOMIC_RELAXED));
+}
+
+/* 0 or -errno. */
+static int write_file(struct sml_context *context)
+{
+	char *bytes = NULL;
+	size_t n = 0;
+	FILE *out = open_memstream(&bytes, &n);
+	int rc;
+
+	if (out == NULL)
+		return -ENOMEM;
+	write_counters(out, context);
+	write_times(out, context);
+	rc = ferror(out) ? -ENOMEM : 0;
+	if (fclose(out) != 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		rc = sml_file_replace(context->metrics_file.path, bytes, n);
+	free(bytes);
+	return rc;
+}
+
+/* ---- when it is written ---- */
+
+/* True: the thread must end. */
+static bool wait_a_period(struct sml_metrics_file *file)
+{
+	const struct timespec until = sml_timespec(sml_now_ns() + PERIOD_NS);
+	bool stops;
+	int rc = 0;
+
+	pthread_mutex_lock(&file->lock);
+	while (!file->stops && rc == 0)
+		rc = pthread_cond_timedwait(&file->changed, &file->lock, &until);
+	stops = file->stops;
+	pthread_mutex_unlock(&file->lock);
+	return stops;
+}
+
+static void *write_until_stopped(void *argument)
+{
+	struct sml_context *context = argument;
+	struct sml_metrics_file *file = &context->metrics_file;
+	/* The application's locale may have other numbers. */
+	locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+	int last = 0, rc;
+
+	if (plain)
+		uselocale(plain);
+	do {
+		rc = write_file(context);
+		/* Once, until it works again. */
+		if (rc != 0 && rc != last)
+			sml_log(&context->settings.log, SML_LOG_WARN,
+				"the metrics cannot be written to %s (SWITCHML_RECORD): %s",
+				file->path, strerrordesc_np(-rc));
+		last = rc;
+	} while (!wait_a_period(file));
+	(void)unlink(file->path);
+	if (plain) {
+		uselocale(LC_GLOBAL_LOCALE);
+		freelocale(plain);
+	}
+	return NULL;
+}
+
+void sml_metrics_file_init(struct sml_metrics_file *file)
+{
+	pthread_mutex_init(&file->lock, NULL);
+	sml_cond_init(&file->changed);
+}
+
+int sml_metrics_file_start(struct sml_context *context)
+{
+	struct sml_metrics_file *file = &context->metrics_file;
+	static unsigned n_contexts;
+	int rc;
+
+	if (context->settings.files[SML_RECORD_METRICS] == NULL)
+		return 0;
+	if (file->number == 0)
+		file->number = __atomic_add_fetch(&n_contexts, 1, __ATOMIC_RELAXED);
+	file->path =
+		sml_path_of_nth(context->settings.files[SML_RECORD_METRICS], file->number, ".prom");
+	if (file->path == NULL)
+		return sml_error_set(-ENOMEM, "no memory for the metrics' file");
+	__atomic_store_n(&context->requests.times.wanted, true, __ATOMIC_RELAXED);
+	rc = sml_thread_start(&file->thread, "sml-metrics", write_until_stopped, context);
+	if (rc < 0)
+		return sml_error_set(rc, "the metrics' thread cannot be started: %s",
+				     strerrordesc_np(-rc));
+	file->runs = true;
+	return 0;
+}
+
+void sml_metrics_file_stop(struct sml_metrics_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	file->stops = true;
+	pthread_cond_signal(&file->changed);
+	pthread_mutex_unlock(&file->lock);
+	if (file->runs)
+		pthread_join(file->thread, NULL);
+	file->runs = file->stops = false;
+	free(file->path);
+	file->path = NULL;
+}
+
+void sml_metrics_file_fini(struct sml_metrics_file *file)
+{
+	pthread_cond_destroy(&file->changed);
+	pthread_mutex_destroy(&file->lock);
 }

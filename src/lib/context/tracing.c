@@ -14,25 +14,15 @@ void sml_tracing_init(struct sml_tracing *tracing)
 	*tracing = (struct sml_tracing){.fd = -1};
 }
 
-/* A process may have several jobs, at once or in turn, and the environment names one file. */
-static char *own_path(const char *path)
-{
-	static unsigned n_jobs;
-	unsigned n = __atomic_add_fetch(&n_jobs, 1, __ATOMIC_RELAXED);
-	char *own;
-
-	if (n == 1)
-		return strdup(path);
-	return asprintf(&own, "%s.%u", path, n) < 0 ? NULL : own;
-}
-
 int sml_tracing_open(struct sml_context *context)
 {
 	struct sml_tracing *tracing = &context->tracing;
+	static unsigned n_jobs;
 
 	if (context->settings.files[SML_RECORD_TRACE] == NULL)
 		return 0;
-	tracing->path = own_path(context->settings.files[SML_RECORD_TRACE]);
+	tracing->path = sml_path_of_nth(context->settings.files[SML_RECORD_TRACE],
+					__atomic_add_fetch(&n_jobs, 1, __ATOMIC_RELAXED), "");
 	if (tracing->path == NULL)
 		return sml_error_set(-ENOMEM, "no memory for the configuration");
 	tracing->fd = sml_trace_create(tracing->path);

@@ -46,7 +46,8 @@ static int check_directory(const char *path)
 			     path, directory, strerrordesc_np(errno));
 }
 
-char *sml_path_insert(const char *path, const char *text, const char *suffix)
+/* The path with this text before its suffix, or, if it has another, at its end. */
+static char *insert(const char *path, const char *text, const char *suffix)
 {
 	size_t n = strlen(path), end = strlen(suffix);
 	char *whole;
@@ -55,6 +56,14 @@ char *sml_path_insert(const char *path, const char *text, const char *suffix)
 		end = 0;
 	return asprintf(&whole, "%.*s%s%s", (int)(n - end), path, text, path + n - end) < 0 ? NULL
 											    : whole;
+}
+
+char *sml_path_of_nth(const char *path, unsigned n, const char *suffix)
+{
+	char number[16];
+
+	snprintf(number, sizeof(number), ".%u", n);
+	return n == 1 ? strdup(path) : insert(path, number, suffix);
 }
 
 /*
@@ -83,7 +92,7 @@ static char *path_of(const char *pattern, size_t bytes, int rank, const char *su
 		*to = '\0';
 	if (path && !*wrong && suffix == NULL)
 		return path;
-	whole = path && !*wrong ? sml_path_insert(path, number, suffix) : NULL;
+	whole = path && !*wrong ? insert(path, number, suffix) : NULL;
 	free(path);
 	return whole;
 }

@@ -135,10 +135,11 @@ static inline bool sml_is_interrupted(const volatile int *interrupt)
 }
 
 /*
- * The path with this text before its suffix, or, if it has another, at its end. The caller frees
- * it; NULL if there is no memory.
+ * A process may have several contexts and jobs, at once or in turn, and the environment names one
+ * file: the n-th one's has ".n" before its suffix, or, if it has another, at its end. The first
+ * one's has not. The caller frees it; NULL if there is no memory.
  */
-char *sml_path_insert(const char *path, const char *text, const char *suffix);
+char *sml_path_of_nth(const char *path, unsigned n, const char *suffix);
 
 /* Also after a failed init. */
 void sml_settings_fini(struct sml_settings *settings);
