@@ -109,7 +109,8 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
  */
 static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 {
-	struct sml_context *context = stripe->context;
+	const struct sml_context *context = stripe->context;
+	const char *why;
 
 	if (context->shape.lanes == 0)
 		return 0; /* the job begins */
@@ -141,17 +142,8 @@ static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 			"it does not round sums of narrow lanes, and the job has begun "
 			"at switches that do: list only switches of one kind in "
 			"SWITCHML_SWITCH");
-	if (!context->adds_parts && !sml_submit_hold_parts(stripe))
-		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "leaves or hosts of it round sums of several ranks, and the "
-				     "job has asked for exact sums where none do: list only "
-				     "switches of one kind in SWITCHML_SWITCH");
-	if (!stripe->admission.floats && !sml_submit_hold_floats(stripe))
-		return sml_error_set(SML_ERROR_PROTOCOL,
-				     "it adds only integers, and the job has begun at switches "
-				     "that also add floats: list only switches of one kind in "
-				     "SWITCHML_SWITCH, or set SWITCHML_WIRE=int32");
-	return 0;
+	why = sml_submit_hold(stripe);
+	return why ? sml_error_set(SML_ERROR_PROTOCOL, "%s", why) : 0;
 }
 
 /* Ready: may end with another admission instead of the start. */

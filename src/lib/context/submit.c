@@ -87,28 +87,27 @@ bool sml_submit_fix_parts(struct sml_context *context)
 	return !in_parts;
 }
 
-bool sml_submit_hold_parts(struct sml_stripe *stripe)
+const char *sml_submit_hold(struct sml_stripe *stripe)
 {
 	struct sml_context *context = stripe->context;
-	bool may_move;
+	const struct sml_admission *admission = &stripe->admission;
+	const char *why = NULL;
 
 	pthread_mutex_lock(&context->submit_lock);
-	may_move = !stripe->admission.adds_parts || !context->asked_exact;
-	stripe->holds_calls |= may_move && stripe->admission.adds_parts != stripe->in_parts;
+	if (!context->adds_parts && admission->adds_parts && context->asked_exact)
+		why = "leaves or hosts of it round sums of several ranks, and the job has asked "
+		      "for exact sums where none do: list only switches of one kind in "
+		      "SWITCHML_SWITCH";
+	else if (!admission->floats && context->sent_floats)
+		why = "it adds only integers, and the job has begun at switches that also add "
+		      "floats: list only switches of one kind in SWITCHML_SWITCH, or set "
+		      "SWITCHML_WIRE=int32";
+	else
+		stripe->holds_calls |=
+			!admission->floats ||
+			(!context->adds_parts && admission->adds_parts != stripe->in_parts);
 	pthread_mutex_unlock(&context->submit_lock);
-	return may_move;
-}
-
-bool sml_submit_hold_floats(struct sml_stripe *stripe)
-{
-	struct sml_context *context = stripe->context;
-	bool may_move;
-
-	pthread_mutex_lock(&context->submit_lock);
-	may_move = !context->sent_floats;
-	stripe->holds_calls |= may_move;
-	pthread_mutex_unlock(&context->submit_lock);
-	return may_move;
+	return why;
 }
 
 void sml_submit_decide(struct sml_stripe *stripe, bool moved)

@@ -35,18 +35,11 @@ bool sml_submit_fix_floats(struct sml_context *context);
 bool sml_submit_fix_parts(struct sml_context *context);
 
 /*
- * A job that began without such parts: may the stripe move to where it is admitted? Returns false
- * if it cannot, because sums were to be exact. Calls that send floats wait until
- * sml_submit_decide(), as below.
+ * May the stripe move to where it is admitted? Returns NULL, or why it cannot: there, floats are
+ * not added, or their parts are rounded, and calls were promised something else. Otherwise, calls
+ * that would send floats wait until sml_submit_decide(), because other ranks may know already.
  */
-bool sml_submit_hold_parts(struct sml_stripe *stripe);
-
-/*
- * The stripe may move to a switch that adds only integers. Returns false if it cannot, because the
- * job has sent floats. Otherwise, calls that would send floats wait until sml_submit_decide(),
- * because other ranks may know already.
- */
-bool sml_submit_hold_floats(struct sml_stripe *stripe);
+const char *sml_submit_hold(struct sml_stripe *stripe);
 
 /* The stripe has moved to where it is admitted, or given up. Later calls travel as there. */
 void sml_submit_decide(struct sml_stripe *stripe, bool moved);
