@@ -309,8 +309,7 @@ static struct sml_context *context_of(struct sml_request *const *requests, size_
 static int take_any(struct sml_context *context, struct sml_request **requests, size_t n,
 		    uint64_t until_ns, size_t *index)
 {
-	int result = until_ns ? sml_context_wait_any(context, requests, n, until_ns, index)
-			      : sml_context_look(context, requests, n, index);
+	int result = sml_context_wait_any(context, requests, n, until_ns, index);
 
 	if (result == -EAGAIN)
 		return result;

@@ -398,13 +398,9 @@ void sml_context_release_control(struct sml_context *context, struct sml_control
 /*
  * Wait until one of n requests is done, at most until until_ns. Some may be NULL, but not all.
  * Returns 0 and the first one that is done as *index; or the context's error and any of them; then
- * the application owns its buffers again. -EAGAIN: until_ns has passed.
+ * the application owns its buffers again. -EAGAIN: until_ns has passed. until_ns 0: only looks.
  */
 int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
 			 uint64_t until_ns, size_t *index);
-
-/* The same without waiting. */
-int sml_context_look(struct sml_context *context, struct sml_request *const *requests, size_t n,
-		     size_t *index);
 
 #endif

@@ -119,52 +119,42 @@ static int wait_for(const struct waiter *waiter, size_t *index)
 	return result;
 }
 
-int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
-			 uint64_t until_ns, size_t *index)
+/* Without waiting, unless the deadline has passed; then for the threads and the record. */
+static void look(const struct waiter *waiter)
 {
-	struct waiter waiter = {.context = context,
-				.requests = requests,
-				.n = n,
-				.first_due = find_first_due(requests, n),
-				.until_ns = until_ns};
-	int result;
-
-	/* What has ended with its job has no thread that could be driven. */
-	if (sml_context_enter_to_wait(context) && find_done(&waiter) == n) {
-		if (context->threads.callers_drive)
-			drive(&waiter);
-		else if (context->settings.config.spin)
-			spin(&waiter);
-	}
-	pthread_mutex_lock(&context->lock);
-	result = wait_for(&waiter, index);
-	pthread_mutex_unlock(&context->lock);
-	sml_context_exit(context);
-	return result;
+	if (sml_now_ns() >= waiter->first_due->deadline_ns)
+		sml_context_time_out(waiter->context, waiter->first_due);
+	else if (waiter->context->threads.callers_drive)
+		sml_progress_leave_alone(waiter->context->threads.threads[0]);
 }
 
-/* Does not wait before the deadline has passed; then it waits for the threads and the record. */
-int sml_context_look(struct sml_context *context, struct sml_request *const *requests, size_t n,
-		     size_t *index)
+int sml_context_wait_any(struct sml_context *context, struct sml_request *const *requests, size_t n,
+			 uint64_t until_ns, size_t *index)
 {
 	const struct waiter waiter = {.context = context,
 				      .requests = requests,
 				      .n = n,
-				      .first_due = find_first_due(requests, n)};
+				      .first_due = find_first_due(requests, n),
+				      .until_ns = until_ns};
 	int result;
 
 	*index = find_done(&waiter);
 	if (*index < n)
 		return result_of(requests[*index]);
-	/* They are of this job as long as this thread is inside. */
+	/*
+	 * What has ended with its job has no thread that could be driven. Requests are of this job
+	 * as long as this thread is inside.
+	 */
 	if (sml_context_enter_to_wait(context) && find_done(&waiter) == n) {
-		if (sml_now_ns() >= waiter.first_due->deadline_ns)
-			sml_context_time_out(context, waiter.first_due);
+		if (until_ns == 0)
+			look(&waiter);
 		else if (context->threads.callers_drive)
-			sml_progress_leave_alone(context->threads.threads[0]);
+			drive(&waiter);
+		else if (context->settings.config.spin)
+			spin(&waiter);
 	}
 	pthread_mutex_lock(&context->lock);
-	result = look_for_done(&waiter, index);
+	result = until_ns ? wait_for(&waiter, index) : look_for_done(&waiter, index);
 	pthread_mutex_unlock(&context->lock);
 	sml_context_exit(context);
 	return result;
