@@ -139,13 +139,13 @@ static bool write_report(struct resuming *resuming, enum sml_stream_id stream)
  * Look at the shards, and write the report. Returns 0; or an error, also if the context has failed
  * meanwhile, and sets the error text.
  */
-static int look_at_shards(struct resuming *resuming, struct sml_stripe *stripe)
+static int look_at_shards(struct resuming *resuming)
 {
+	struct sml_stripe *stripe = resuming->stripe;
 	const struct sml_admission *admission = &stripe->admission;
 	struct sml_context *context = stripe->context;
 	bool written = true;
 
-	resuming->stripe = stripe;
 	find_workers(resuming);
 	resuming->resumption = (struct sml_resumption){
 		.epoch = admission->epoch,
@@ -175,12 +175,6 @@ static int look_at_shards(struct resuming *resuming, struct sml_stripe *stripe)
 
 /* ---- until a switch takes over ---- */
 
-/* The join for a candidate switch; the same for all candidates. */
-struct rejoin {
-	struct sml_stripe *stripe;
-	struct resuming resuming;
-};
-
 /* It has looked for the others for so long that they may have left. */
 static bool only_leaves(const struct sml_stripe *stripe)
 {
@@ -189,25 +183,27 @@ static bool only_leaves(const struct sml_stripe *stripe)
 	return since_ns && sml_now_ns() >= since_ns + SML_LEAVE_WAIT_NS / 2;
 }
 
-/* While the stripe is frozen, only a switch that has begun with it changes it. */
+/*
+ * The join for a candidate switch. While the stripe is frozen, only a switch that has begun with it
+ * changes it.
+ */
 static int request_join(void *self, const struct sml_reached *connection, struct sml_loop *loop,
 			struct sml_control **control)
 {
-	struct rejoin *rejoin = self;
-	struct sml_stripe *stripe = rejoin->stripe;
+	struct resuming *resuming = self;
+	struct sml_stripe *stripe = resuming->stripe;
 	struct sml_context *context = stripe->context;
 	struct sml_application application = {
 		.lanes = context->shape.lanes,
-		.resumption = &rejoin->resuming.resumption,
+		.resumption = &resuming->resumption,
 	};
 	int error = sml_stripe_open_control(stripe, connection, loop, control);
 
+	if (error == 0)
+		error = look_at_shards(resuming);
 	if (error)
 		return error;
-	error = look_at_shards(&rejoin->resuming, stripe);
-	if (error)
-		return error;
-	rejoin->resuming.resumption.leaving = only_leaves(stripe);
+	resuming->resumption.leaving = only_leaves(stripe);
 	/* As it has begun: alone, or as one with others of this host. */
 	if (context->threads.host)
 		sml_hosts_advertise(stripe, &application);
@@ -217,12 +213,12 @@ static int request_join(void *self, const struct sml_reached *connection, struct
 
 static bool get_abort_message(void *self, struct sml_abort_message *message)
 {
-	return sml_context_get_abort_message(((struct rejoin *)self)->stripe->context, message);
+	return sml_context_get_abort_message(((struct resuming *)self)->stripe->context, message);
 }
 
 static void log_progress(void *self, const char *text)
 {
-	struct sml_stripe *stripe = ((struct rejoin *)self)->stripe;
+	struct sml_stripe *stripe = ((struct resuming *)self)->stripe;
 
 	pthread_mutex_lock(&stripe->context->lock);
 	snprintf(stripe->failover.tried, sizeof(stripe->failover.tried), "%s", text);
@@ -230,9 +226,9 @@ static void log_progress(void *self, const char *text)
 }
 
 /* Continue with a switch that all ranks have joined. */
-static int go_on(struct rejoin *rejoin, struct sml_control *control, uint64_t deadline_ns)
+static int go_on(struct resuming *resuming, struct sml_control *control, uint64_t deadline_ns)
 {
-	struct sml_stripe *stripe = rejoin->stripe;
+	struct sml_stripe *stripe = resuming->stripe;
 	struct sml_admission admission;
 	int error = sml_control_admission(control, NULL, &admission, deadline_ns);
 
@@ -242,11 +238,11 @@ static int go_on(struct rejoin *rejoin, struct sml_control *control, uint64_t de
 	pthread_mutex_lock(&stripe->context->lock);
 	stripe->admission = admission;
 	pthread_mutex_unlock(&stripe->context->lock);
-	return sml_data_path_renew(stripe, control, deadline_ns, keeps_now(&rejoin->resuming));
+	return sml_data_path_renew(stripe, control, deadline_ns, keeps_now(resuming));
 }
 
 /* 0, SML_FINDER_LEFT, or an error. */
-static int find_switch(struct rejoin *rejoin, struct sml_finder *finder, uint64_t deadline_ns,
+static int find_switch(struct resuming *resuming, struct sml_finder *finder, uint64_t deadline_ns,
 		       struct sml_control **taken)
 {
 	struct sml_reached connection;
@@ -256,11 +252,11 @@ static int find_switch(struct rejoin *rejoin, struct sml_finder *finder, uint64_
 		error = sml_finder_meet(finder, taken, &connection);
 		if (error)
 			return error;
-		sml_stripe_set_connection(rejoin->stripe, &connection);
-		error = go_on(rejoin, *taken, deadline_ns);
+		sml_stripe_set_connection(resuming->stripe, &connection);
+		error = go_on(resuming, *taken, deadline_ns);
 		if (error == 0)
 			sml_finder_keep(finder);
-		if (error == 0 || is_over(rejoin->stripe->context))
+		if (error == 0 || is_over(resuming->stripe->context))
 			return error;
 		sml_finder_reject(finder, error);
 	}
@@ -285,10 +281,10 @@ static void renew_endpoints(struct sml_stripe *stripe, struct sml_resolver *reso
 }
 
 /* At the addresses that are known now. Also returns SML_FINDER_MOVED. */
-static int look_once(struct rejoin *rejoin, struct sml_finder_config *config,
+static int look_once(struct resuming *resuming, struct sml_finder_config *config,
 		     struct sml_control **taken)
 {
-	struct sml_stripe *stripe = rejoin->stripe;
+	struct sml_stripe *stripe = resuming->stripe;
 	struct sml_resolver *resolver;
 	struct sml_finder *finder;
 	int error;
@@ -301,7 +297,7 @@ static int look_once(struct rejoin *rejoin, struct sml_finder_config *config,
 	config->moved = sml_resolver_moved(resolver);
 	error = sml_finder_open(&finder, config);
 	if (error == 0) {
-		error = find_switch(rejoin, finder, config->deadline_ns, taken);
+		error = find_switch(resuming, finder, config->deadline_ns, taken);
 		sml_finder_close(finder);
 	}
 	renew_endpoints(stripe, resolver);
@@ -311,7 +307,7 @@ static int look_once(struct rejoin *rejoin, struct sml_finder_config *config,
 static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 {
 	const struct sml_settings *settings = &stripe->context->settings;
-	struct rejoin *rejoin = calloc(1, sizeof(*rejoin));
+	struct resuming *resuming = calloc(1, sizeof(*resuming));
 	struct sml_finder_config config = {
 		.kind = SML_SEARCH_NEXT,
 		.interface = settings->config.interface,
@@ -324,16 +320,16 @@ static int take_over(struct sml_stripe *stripe, struct sml_control **taken)
 		.tell = log_progress,
 		.get_abort_message = get_abort_message,
 		.leaves_ns = &stripe->failover.leaves_ns,
-		.self = rejoin,
+		.self = resuming,
 	};
 	int error = SML_FINDER_MOVED;
 
-	if (rejoin == NULL)
+	if (resuming == NULL)
 		return sml_error_set(-ENOMEM, "no memory to continue with another switch");
-	rejoin->stripe = stripe;
+	resuming->stripe = stripe;
 	while (error == SML_FINDER_MOVED)
-		error = look_once(rejoin, &config, taken);
-	free(rejoin);
+		error = look_once(resuming, &config, taken);
+	free(resuming);
 	return error;
 }
 
