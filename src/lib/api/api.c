@@ -95,7 +95,7 @@ int sml_event_fd(struct sml_context *context)
 	if (context->owner != getpid())
 		return SML_ERROR_FORKED;
 	pthread_mutex_lock(&context->lock);
-	fd = sml_notifier_open(&context->notifier);
+	fd = sml_context_open_notifier(context);
 	pthread_mutex_unlock(&context->lock);
 	if (fd < 0)
 		return sml_context_refuse(context, fd, "no file descriptor for the event loop: %s",

@@ -117,7 +117,7 @@ void sml_context_tensor_done(struct sml_context *context, uint64_t n)
 	 * is still there, because sml_close() ends the threads first.
 	 */
 	pthread_mutex_lock(&context->lock);
-	sml_notifier_notify(&context->notifier);
+	sml_context_notify(context);
 	pthread_mutex_unlock(&context->lock);
 	pthread_cond_broadcast(&context->changed);
 }
@@ -128,7 +128,7 @@ void sml_context_remind(struct sml_context *context)
 	if (__atomic_load_n(&context->requests.chunks, __ATOMIC_RELAXED) == 0)
 		return;
 	pthread_mutex_lock(&context->lock);
-	sml_notifier_notify(&context->notifier);
+	sml_context_notify(context);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -328,7 +328,7 @@ static void end_failure(struct sml_context *context, int error, const char *text
 	pthread_mutex_lock(&context->lock);
 	context->error_reported = true;
 	pthread_cond_broadcast(&context->changed);
-	sml_notifier_notify(&context->notifier);
+	sml_context_notify(context);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -501,32 +501,21 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 
 /* ---- for programs with their own event loop ---- */
 
-void sml_notifier_init(struct sml_notifier *notifier)
-{
-	notifier->fd = -1;
-}
-
-int sml_notifier_open(struct sml_notifier *notifier)
+int sml_context_open_notifier(struct sml_context *context)
 {
 	/* It begins with 1, because calls may have ended before. */
-	if (notifier->fd < 0)
-		notifier->fd = sml_fd_own(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
-	return notifier->fd < 0 ? -errno : notifier->fd;
+	if (context->notifier_fd < 0)
+		context->notifier_fd = sml_fd_own(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+	return context->notifier_fd < 0 ? -errno : context->notifier_fd;
 }
 
-void sml_notifier_notify(const struct sml_notifier *notifier)
+void sml_context_notify(const struct sml_context *context)
 {
 	uint64_t one = 1;
 
 	/* It cannot be full: nobody notifies 2^64 times. A child's end of it has no context. */
-	if (notifier->fd >= 0 && write(notifier->fd, &one, sizeof(one)) < 0)
+	if (context->notifier_fd >= 0 && write(context->notifier_fd, &one, sizeof(one)) < 0)
 		sml_assert(errno == EAGAIN);
-}
-
-void sml_notifier_fini(struct sml_notifier *notifier)
-{
-	if (notifier->fd >= 0)
-		sml_fd_close(notifier->fd);
 }
 
 /* ---- what the job was used for ---- */

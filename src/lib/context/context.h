@@ -40,30 +40,6 @@
 struct sml_context;
 struct sml_trace;
 
-/*
- * ---- for programs with their own event loop (context.c) ----
- *
- * An eventfd that becomes readable when calls have ended. It is not a count of calls.
- *
- * The invariant: the notifier is made and notified only under the context's lock. So a program that
- * opens it and then tests its requests misses no call that ends: a thread that found no notifier
- * had released the lock before that, and its tensor was already done.
- */
-
-struct sml_notifier {
-	int fd; /* -1 if nobody has asked for it */
-};
-
-void sml_notifier_init(struct sml_notifier *notifier);
-
-/* Returns the notifier's descriptor, which is readable at first, or -errno. */
-int sml_notifier_open(struct sml_notifier *notifier);
-
-/* Does nothing if it was never opened. Never waits. */
-void sml_notifier_notify(const struct sml_notifier *notifier);
-
-void sml_notifier_fini(struct sml_notifier *notifier);
-
 /* ---- a trace, if SWITCHML_RECORD asks for one (tracing.c) ---- */
 
 struct sml_tracing {
@@ -243,7 +219,13 @@ struct sml_context {
 	int error;		/* atomic; 0 if there is none */
 	bool error_reported;	/* the text is complete */
 	char text[SML_TEXT_BYTES];
-	struct sml_notifier notifier; /* under the lock */
+	/*
+	 * For programs with their own event loop, an eventfd that becomes readable when calls have
+	 * ended; -1 if nobody has asked for it. It is made and written only under the lock. So a
+	 * program that opens it and then tests its requests misses no call that ends: a thread that
+	 * found none had released the lock before that, and its tensor was already done.
+	 */
+	int notifier_fd;
 	struct sml_recorder recorder;
 	struct sml_tracing tracing;
 	struct sml_metrics_file metrics_file;
@@ -363,6 +345,12 @@ const struct sml_stripe *sml_context_find_parked(const struct sml_context *conte
 
 /* Note that n calls are done. Progress threads call this, too. */
 void sml_context_tensor_done(struct sml_context *context, uint64_t n);
+
+/* The notifier, which is readable at first, or -errno. The lock is held, also in the next. */
+int sml_context_open_notifier(struct sml_context *context);
+
+/* If it was opened, it is readable. Never waits. */
+void sml_context_notify(const struct sml_context *context);
 
 /*
  * While there are calls in progress, wake a program that only watches the notifier, so that it

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
 #include "lib/context/failover.h"
@@ -389,7 +390,8 @@ static void destroy(struct sml_context *context)
 	sml_metrics_file_fini(&context->metrics_file);
 	sml_requests_fini(&context->requests);
 	sml_settings_fini(&context->settings);
-	sml_notifier_fini(&context->notifier);
+	if (context->notifier_fd >= 0)
+		sml_fd_close(context->notifier_fd);
 	pthread_mutex_destroy(&context->submit_lock);
 	pthread_mutex_destroy(&context->lock);
 	pthread_cond_destroy(&context->changed);
@@ -431,7 +433,7 @@ int sml_open(struct sml_context **opened, const struct sml_config *config)
 	sml_cond_init(&context->changed);
 	sml_cond_init(&context->released);
 	sml_requests_init(&context->requests);
-	sml_notifier_init(&context->notifier);
+	context->notifier_fd = -1;
 	sml_metrics_file_init(&context->metrics_file);
 	sml_membership_init(context);
 	error = set_up(context, config);

@@ -112,7 +112,7 @@ static void end_requests(struct sml_context *context, const struct sml_membershi
 		 "thread)",
 		 next->job ? next->job : context->settings.line);
 	pthread_cond_broadcast(&context->changed);
-	sml_notifier_notify(&context->notifier);
+	sml_context_notify(context);
 	pthread_mutex_unlock(&context->lock);
 }
 
@@ -172,7 +172,7 @@ static int stay_without(struct sml_context *context, int error)
 	context->running = false;
 	snprintf(context->text, sizeof(context->text), "%s", text);
 	pthread_cond_broadcast(&context->changed);
-	sml_notifier_notify(&context->notifier);
+	sml_context_notify(context);
 	pthread_mutex_unlock(&context->lock);
 	return sml_error_set(error, "%s", text);
 }
