@@ -8,7 +8,7 @@
 #include "base/sized.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
-#include "lib/context/summary.h"
+#include "lib/context/membership.h"
 
 /* Inside. */
 static void describe(const struct sml_context *context, struct sml_info *info)

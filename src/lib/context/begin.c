@@ -19,7 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/context/failover.h"
 #include "lib/context/membership.h"
 #include "lib/settings/notice.h"
 

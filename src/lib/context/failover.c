@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Continue when a stripe's switch has died: see failover.h.
+ * Continue when a stripe's switch has died: see membership.h.
  *
  *	control thread   lost --> sml_failover_begin()
  *	failover thread  park the stripe's shards (each thread freezes its worker)
@@ -12,7 +12,6 @@
  *
  * If one switch cannot take over for any reason, the search goes on, until the deadline.
  */
-#include "lib/context/failover.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/least.h"
-#include "lib/context/failover.h"
 #include "lib/control/finder.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/question.h"

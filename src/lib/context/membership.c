@@ -15,8 +15,6 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
-#include "lib/context/failover.h"
-#include "lib/context/summary.h"
 #include "lib/progress/embedded_stripe.h"
 #include "lib/progress/progress.h"
 

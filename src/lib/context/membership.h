@@ -93,6 +93,53 @@ const char *sml_master_host(const struct sml_context *context);
 int sml_stripe_start_control(struct sml_stripe *stripe);
 
 /*
+ * ---- going on when a switch has died (failover.c) ----
+ *
+ * Continue when a dedicated switch has died: with the next address of the list,
+ * or with the same one when it is back. core/resume.h has the rules. Calls in
+ * progress only take longer.
+ *
+ * Only the stripe that has lost its switch waits for another one. Epoch, table and
+ * report belong to one stripe, so the switches of other stripes are not involved, and
+ * the other stripes go on.
+ */
+
+/*
+ * The control thread reports that its switch is lost. Returns at once: a separate
+ * thread parks the stripe's shards and looks for a switch, within the timeout.
+ * Until the context runs, there are no shards: the loss is only noted.
+ */
+void sml_failover_begin(struct sml_stripe *stripe, const char *lost);
+
+/*
+ * The context runs now: begin with what was lost before, after the switch had started the job.
+ * Other ranks may have made calls by then, so this rank must not begin anew. Returns 0 or an error,
+ * and sets the error text.
+ */
+int sml_failover_begin_early(struct sml_context *context);
+
+enum sml_failover_end {
+	SML_FAILOVER_WENT_ON, /* there is a control that lives */
+	SML_FAILOVER_LEFT,    /* all ranks that could be found only wanted to leave */
+	SML_FAILOVER_NOT      /* the context has failed, or the deadline has passed */
+};
+
+/*
+ * A rank that leaves waits until a failover in progress has ended, with or without success, but for
+ * at most SML_LEAVE_WAIT_NS, because the others may be gone.
+ */
+enum sml_failover_end sml_failover_wait_to_leave(struct sml_stripe *stripe, uint64_t deadline_ns);
+
+/*
+ * End the connection to a lost switch, but keep its control's memory. Returns false if there is no
+ * memory.
+ */
+bool sml_stripe_retire_control(struct sml_stripe *stripe);
+
+/* Stop the threads, including the failover's. No other failover begins. */
+void sml_failover_fini(struct sml_stripe *stripe);
+
+/*
  * ---- a rank that waits in a call says for which ranks (wait_notices.c) ----
  *
  * Only control threads look, so a call costs nothing. A call waits since its last chunk came, or
@@ -337,5 +384,35 @@ void sml_listen_close(struct sml_context *context);
  * the same name. sml_switch_close() closes it.
  */
 struct sml_switch *sml_listen_open_beside(struct sml_context *context);
+
+/*
+ * ---- the summaries in the log (summary.c) ----
+ *
+ * The log has two summaries of a context: what runs when it has opened, and what it moved when it
+ * closes. Of both, rank 0 logs a short line for people, and each rank logs the details at `info`.
+ */
+
+/*
+ * Rank 0's line when the job begins: at most 120 columns on a terminal. To be called before a
+ * failover can begin, as sml_log_choices().
+ */
+void sml_log_start(const struct sml_context *context);
+
+/* Rank 0's line when it ends, well (0) or with an error. */
+void sml_log_end(struct sml_context *context, int error);
+
+/*
+ * Where numbers are added, and as text: "the switch at tor1:28500 (udp)", "3 switches (udp), the
+ * first at tor1:28500". kind: " (udp)", or "" where a failover may be changing it. Without a job,
+ * the text is not written.
+ */
+enum sml_job_path sml_context_path(const struct sml_context *context, const char *kind, char *text,
+				   size_t bytes);
+
+/* When it has opened: the form, the stripes, and what was chosen for them. */
+void sml_log_choices(const struct sml_context *context);
+
+/* When it closes: the counters, and each stripe's where there are several. */
+void sml_log_counters(const struct sml_context *context);
 
 #endif

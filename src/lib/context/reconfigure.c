@@ -27,7 +27,6 @@
 #include "base/thread.h"
 #include "lib/context/context.h"
 #include "lib/context/membership.h"
-#include "lib/context/summary.h"
 
 /* ---- may it begin? ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/summary.h"
 #include "core/names.h"
+#include "lib/context/membership.h"
 
 #include <inttypes.h>
 #include <stdio.h>

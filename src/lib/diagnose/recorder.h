@@ -13,7 +13,6 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "lib/diagnose/snapshot.h"
 #include "lib/diagnose/stall.h"
 
 /* How long a failure waits for the switch's report, */
