@@ -17,55 +17,14 @@
 #define SML_EXPORT __attribute__((visibility("default")))
 
 /* The types of mpi_f08 have the layout of mpif.h's integers, so its procedures are aliases, too. */
-#define NAMES(lower, UPPER, arguments)                                                             \
+#define PROCEDURE(lower, UPPER, arguments)                                                         \
 	SML_EXPORT void ompi_##lower##_f arguments;                                                \
 	SML_EXPORT void mpi_##lower arguments __attribute__((alias("ompi_" #lower "_f")));         \
 	SML_EXPORT void mpi_##lower##_ arguments __attribute__((alias("ompi_" #lower "_f")));      \
 	SML_EXPORT void mpi_##lower##__ arguments __attribute__((alias("ompi_" #lower "_f")));     \
 	SML_EXPORT void mpi_##lower##_f08_ arguments __attribute__((alias("ompi_" #lower "_f")));  \
-	SML_EXPORT void MPI_##UPPER arguments __attribute__((alias("ompi_" #lower "_f")))
-
-NAMES(allreduce, ALLREDUCE,
-      (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
-       const MPI_Fint *comm, MPI_Fint *error));
-NAMES(iallreduce, IALLREDUCE,
-      (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
-       const MPI_Fint *comm, MPI_Fint *request, MPI_Fint *error));
-NAMES(reduce, REDUCE,
-      (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
-       const MPI_Fint *root, const MPI_Fint *comm, MPI_Fint *error));
-NAMES(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
-      (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
-       const MPI_Fint *comm, MPI_Fint *error));
-NAMES(bcast, BCAST,
-      (void *buffer, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *root,
-       const MPI_Fint *comm, MPI_Fint *error));
-NAMES(barrier, BARRIER, (const MPI_Fint *comm, MPI_Fint *error));
-NAMES(allgather, ALLGATHER,
-      (void *send, const MPI_Fint *send_count, const MPI_Fint *send_type, void *recv,
-       const MPI_Fint *recv_count, const MPI_Fint *recv_type, const MPI_Fint *comm,
-       MPI_Fint *error));
-NAMES(wait, WAIT, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error));
-NAMES(test, TEST, (MPI_Fint * request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error));
-NAMES(waitany, WAITANY,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *status, MPI_Fint *error));
-NAMES(testany, TESTANY,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *done, MPI_Fint *status,
-       MPI_Fint *error));
-NAMES(waitall, WAITALL,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *error));
-NAMES(testall, TESTALL,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *statuses, MPI_Fint *error));
-NAMES(waitsome, WAITSOME,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
-       MPI_Fint *statuses, MPI_Fint *error));
-NAMES(testsome, TESTSOME,
-      (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
-       MPI_Fint *statuses, MPI_Fint *error));
-NAMES(request_free, REQUEST_FREE, (MPI_Fint * request, MPI_Fint *error));
-NAMES(request_get_status, REQUEST_GET_STATUS,
-      (const MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error));
-NAMES(finalize, FINALIZE, (MPI_Fint * error));
+	SML_EXPORT void MPI_##UPPER arguments __attribute__((alias("ompi_" #lower "_f")));         \
+	void ompi_##lower##_f arguments
 
 /* Fortran's constants are addresses. A C program has none of them. */
 extern int mpi_fortran_in_place_ __attribute__((weak));
@@ -96,16 +55,18 @@ static void set_error(MPI_Fint *error, int value)
 
 /* ---- collectives ---- */
 
-void ompi_allreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
-		      const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *error)
+PROCEDURE(allreduce, ALLREDUCE,
+	  (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
+	   const MPI_Fint *comm, MPI_Fint *error))
 {
 	set_error(error,
 		  MPI_Allreduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
 				PMPI_Op_f2c(*op), PMPI_Comm_f2c(*comm)));
 }
 
-void ompi_iallreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
-		       const MPI_Fint *op, const MPI_Fint *comm, MPI_Fint *request, MPI_Fint *error)
+PROCEDURE(iallreduce, IALLREDUCE,
+	  (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
+	   const MPI_Fint *comm, MPI_Fint *request, MPI_Fint *error))
 {
 	MPI_Request made;
 	int result = MPI_Iallreduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
@@ -118,37 +79,40 @@ void ompi_iallreduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_
 	/* NOLINTEND(clang-analyzer-optin.mpi.MPI-Checker) */
 }
 
-void ompi_reduce_f(void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type,
-		   const MPI_Fint *op, const MPI_Fint *root, const MPI_Fint *comm, MPI_Fint *error)
+PROCEDURE(reduce, REDUCE,
+	  (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
+	   const MPI_Fint *root, const MPI_Fint *comm, MPI_Fint *error))
 {
 	set_error(error, MPI_Reduce(buffer_of(send), buffer_of(recv), *count, PMPI_Type_f2c(*type),
 				    PMPI_Op_f2c(*op), *root, PMPI_Comm_f2c(*comm)));
 }
 
-void ompi_reduce_scatter_block_f(void *send, void *recv, const MPI_Fint *count,
-				 const MPI_Fint *type, const MPI_Fint *op, const MPI_Fint *comm,
-				 MPI_Fint *error)
+PROCEDURE(reduce_scatter_block, REDUCE_SCATTER_BLOCK,
+	  (void *send, void *recv, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *op,
+	   const MPI_Fint *comm, MPI_Fint *error))
 {
 	set_error(error, MPI_Reduce_scatter_block(buffer_of(send), buffer_of(recv), *count,
 						  PMPI_Type_f2c(*type), PMPI_Op_f2c(*op),
 						  PMPI_Comm_f2c(*comm)));
 }
 
-void ompi_bcast_f(void *buffer, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *root,
-		  const MPI_Fint *comm, MPI_Fint *error)
+PROCEDURE(bcast, BCAST,
+	  (void *buffer, const MPI_Fint *count, const MPI_Fint *type, const MPI_Fint *root,
+	   const MPI_Fint *comm, MPI_Fint *error))
 {
 	set_error(error, MPI_Bcast(buffer_of(buffer), *count, PMPI_Type_f2c(*type), *root,
 				   PMPI_Comm_f2c(*comm)));
 }
 
-void ompi_barrier_f(const MPI_Fint *comm, MPI_Fint *error)
+PROCEDURE(barrier, BARRIER, (const MPI_Fint *comm, MPI_Fint *error))
 {
 	set_error(error, MPI_Barrier(PMPI_Comm_f2c(*comm)));
 }
 
-void ompi_allgather_f(void *send, const MPI_Fint *send_count, const MPI_Fint *send_type, void *recv,
-		      const MPI_Fint *recv_count, const MPI_Fint *recv_type, const MPI_Fint *comm,
-		      MPI_Fint *error)
+PROCEDURE(allgather, ALLGATHER,
+	  (void *send, const MPI_Fint *send_count, const MPI_Fint *send_type, void *recv,
+	   const MPI_Fint *recv_count, const MPI_Fint *recv_type, const MPI_Fint *comm,
+	   MPI_Fint *error))
 {
 	set_error(error, MPI_Allgather(buffer_of(send), *send_count, PMPI_Type_f2c(*send_type),
 				       buffer_of(recv), *recv_count, PMPI_Type_f2c(*recv_type),
@@ -163,7 +127,7 @@ static void put_status(MPI_Fint *to, const MPI_Status *status, int result)
 		PMPI_Status_c2f(status, to);
 }
 
-void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *error)
+PROCEDURE(wait, WAIT, (MPI_Fint * request, MPI_Fint *status, MPI_Fint *error))
 {
 	MPI_Request c_request = PMPI_Request_f2c(*request);
 	MPI_Status c_status;
@@ -176,7 +140,7 @@ void ompi_wait_f(MPI_Fint *request, MPI_Fint *status, MPI_Fint *error)
 	set_error(error, result);
 }
 
-void ompi_test_f(MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error)
+PROCEDURE(test, TEST, (MPI_Fint * request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error))
 {
 	MPI_Request c_request = PMPI_Request_f2c(*request);
 	MPI_Status c_status;
@@ -191,7 +155,7 @@ void ompi_test_f(MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *
 	set_error(error, result);
 }
 
-void ompi_request_free_f(MPI_Fint *request, MPI_Fint *error)
+PROCEDURE(request_free, REQUEST_FREE, (MPI_Fint * request, MPI_Fint *error))
 {
 	MPI_Request c_request = PMPI_Request_f2c(*request);
 	int result = MPI_Request_free(&c_request);
@@ -201,8 +165,8 @@ void ompi_request_free_f(MPI_Fint *request, MPI_Fint *error)
 	set_error(error, result);
 }
 
-void ompi_request_get_status_f(const MPI_Fint *request, MPI_Fint *done, MPI_Fint *status,
-			       MPI_Fint *error)
+PROCEDURE(request_get_status, REQUEST_GET_STATUS,
+	  (const MPI_Fint *request, MPI_Fint *done, MPI_Fint *status, MPI_Fint *error))
 {
 	MPI_Status c_status;
 	int is_done = 0,
@@ -272,8 +236,9 @@ static MPI_Fint index_of(int index)
 	return index == MPI_UNDEFINED ? index : index + 1;
 }
 
-void ompi_waitany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *status,
-		    MPI_Fint *error)
+PROCEDURE(waitany, WAITANY,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *status,
+	   MPI_Fint *error))
 {
 	struct array array;
 	int at = MPI_UNDEFINED, result;
@@ -286,8 +251,9 @@ void ompi_waitany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_
 	set_error(error, result);
 }
 
-void ompi_testany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *done,
-		    MPI_Fint *status, MPI_Fint *error)
+PROCEDURE(testany, TESTANY,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_Fint *done, MPI_Fint *status,
+	   MPI_Fint *error))
 {
 	struct array array;
 	int at = MPI_UNDEFINED, is_done = 0, result;
@@ -301,7 +267,8 @@ void ompi_testany_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *index, MPI_
 	set_error(error, result);
 }
 
-void ompi_waitall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *error)
+PROCEDURE(waitall, WAITALL,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, MPI_Fint *error))
 {
 	struct array array;
 	int result;
@@ -313,8 +280,9 @@ void ompi_waitall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *statuses, M
 	set_error(error, result);
 }
 
-void ompi_testall_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *statuses,
-		    MPI_Fint *error)
+PROCEDURE(testall, TESTALL,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *done, MPI_Fint *statuses,
+	   MPI_Fint *error))
 {
 	struct array array;
 	int is_done = 0, result;
@@ -348,19 +316,21 @@ static void some(some_call *call, const MPI_Fint *n, MPI_Fint *requests, MPI_Fin
 	set_error(error, result);
 }
 
-void ompi_waitsome_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
-		     MPI_Fint *statuses, MPI_Fint *error)
+PROCEDURE(waitsome, WAITSOME,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
+	   MPI_Fint *statuses, MPI_Fint *error))
 {
 	some(MPI_Waitsome, n, requests, n_done, indices, statuses, error);
 }
 
-void ompi_testsome_f(const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
-		     MPI_Fint *statuses, MPI_Fint *error)
+PROCEDURE(testsome, TESTSOME,
+	  (const MPI_Fint *n, MPI_Fint *requests, MPI_Fint *n_done, MPI_Fint *indices,
+	   MPI_Fint *statuses, MPI_Fint *error))
 {
 	some(MPI_Testsome, n, requests, n_done, indices, statuses, error);
 }
 
-void ompi_finalize_f(MPI_Fint *error)
+PROCEDURE(finalize, FINALIZE, (MPI_Fint * error))
 {
 	set_error(error, MPI_Finalize());
 }
