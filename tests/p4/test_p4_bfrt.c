@@ -41,9 +41,8 @@ static int serve(json_t *program)
 {
 	server = bfrt_server_open(program, bfrt_fixed_tables());
 	memset(&dataplane, 0, sizeof(dataplane));
-	pthread_mutex_init(&dataplane.mutex, NULL);
+	sml_daemon_init(&dataplane.daemon, &(struct sml_dataplane_config){.port = 28500});
 	pthread_mutex_init(&dataplane.target_mutex, NULL);
-	dataplane.config.port = 28500;
 	dataplane.operations = &OPERATIONS;
 	return sml_listen_address_parse("10.0.0.1", 28500, &dataplane.own);
 }
@@ -73,8 +72,7 @@ static int close_world(void **state)
 	if (dataplane.target != NULL)
 		OPERATIONS.close(dataplane.target);
 	bfrt_server_close(server);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		free(dataplane.jobs[i]);
+	sml_daemon_fini(&dataplane.daemon);
 	return 0;
 }
 

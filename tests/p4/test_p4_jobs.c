@@ -154,9 +154,8 @@ static int open_world(void **state)
 	(void)state;
 	target = (struct sml_p4_target){.packets = 0};
 	memset(&dataplane, 0, sizeof(dataplane));
-	pthread_mutex_init(&dataplane.mutex, NULL);
+	sml_daemon_init(&dataplane.daemon, &(struct sml_dataplane_config){.port = 28500});
 	pthread_mutex_init(&dataplane.target_mutex, NULL);
-	dataplane.config.port = 28500;
 	dataplane.operations = &operations;
 	dataplane.target = &target;
 	dataplane.limits = (struct sml_p4_limits){.lanes = 64, .slots = 16};
@@ -167,8 +166,7 @@ static int close_world(void **state)
 {
 	(void)state;
 	/* A check that failed may have left the target locked. */
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		free(dataplane.jobs[i]);
+	sml_daemon_fini(&dataplane.daemon);
 	return 0;
 }
 
@@ -351,7 +349,7 @@ TEST_WITH(jobs_do_not_share_buffers, open_world, close_world)
 	assert_int_equal(first_buffer(2), 12);
 	assert_int_equal(first_buffer(3), 20);
 	assert_int_equal(add(4, 2), -ENOSPC);
-	assert_null(dataplane.jobs[4]);
+	assert_null(sml_p4_job_of(&dataplane, 4));
 	sml_dataplane_p4.remove_job(&dataplane, 2);
 	assert_int_equal(add(4, 5), -ENOSPC);
 	assert_int_equal(add(4, 3), 0);
@@ -577,7 +575,7 @@ static int connect_to_thread(void)
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	assert_true(fd >= 0);
-	assert_int_equal(getsockname(dataplane.socket.fd, (struct sockaddr *)&to, &length), 0);
+	assert_int_equal(getsockname(dataplane.daemon.fd, (struct sockaddr *)&to, &length), 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to, length), 0);
 	return fd;
 }
@@ -588,23 +586,17 @@ TEST_WITH(the_target_is_checked_while_packets_keep_coming, open_world, close_wor
 	uint64_t end_ns = sml_now_ns() + 60 * SML_NS_PER_SEC;
 	int fd;
 
-	sml_daemon_socket_init(&dataplane.socket);
-	dataplane.config.address = "127.0.0.1";
-	dataplane.config.port = 0;
-	assert_int_equal(sml_daemon_socket_open(&dataplane.socket, &dataplane.config,
-						SML_P4_INBOX_BYTES, false),
-			 0);
+	dataplane.daemon.config = (struct sml_dataplane_config){.address = "127.0.0.1"};
+	assert_int_equal(sml_daemon_listen(&dataplane.daemon, SML_P4_INBOX_BYTES, false), 0);
 	fd = connect_to_thread();
-	assert_int_equal(
-		sml_daemon_socket_start(&dataplane.socket, sml_p4_thread_serve, &dataplane), 0);
+	assert_int_equal(sml_daemon_start(&dataplane.daemon, &sml_p4_thread_service), 0);
 	while (checks() < 3 && sml_now_ns() < end_ns) {
 		assert_int_equal(send(fd, "?", 1, 0), 1);
 		poll(NULL, 0, 5);
 	}
-	sml_daemon_socket_stop(&dataplane.socket);
+	sml_daemon_stop(&dataplane.daemon);
 	assert_true(checks() >= 3);
 	close(fd);
-	sml_daemon_socket_close(&dataplane.socket);
 }
 
 /* So ranks that want int8 are refused as they join the staged form (test_job_join.c). */

@@ -15,8 +15,8 @@ static inline void p4_learn_addresses(struct sml_dataplane *dataplane, uint32_t 
 {
 	struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
 
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
-		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+	for (uint8_t rank = 0; rank < job->common.rules.n_ranks; rank++)
+		for (uint8_t shard = 0; shard < job->common.rules.n_shards; shard++) {
 			struct sml_p4_peer *peer = &job->peers[rank][shard];
 			struct sockaddr_in to = {.sin_family = AF_INET,
 						 .sin_port = htons(700 + shard)};

@@ -31,6 +31,11 @@ struct world {
 	int rank; /* its socket, connected to the daemon's */
 };
 
+static struct sml_xdp_user_job *job_of(const struct world *world)
+{
+	return (struct sml_xdp_user_job *)world->dataplane->daemon.jobs[JOB];
+}
+
 static int open_socket(struct sockaddr_in *address)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -54,42 +59,38 @@ static void open_world(struct world *world, uint64_t daemon_key)
 
 	assert_non_null(dataplane);
 	assert_non_null(job);
-	dataplane->config.address = "127.0.0.1";
-	sml_daemon_socket_init(&dataplane->socket);
+	sml_daemon_init(&dataplane->daemon, &(struct sml_dataplane_config){.address = "127.0.0.1"});
 	assert_int_equal(sml_xdp_thread_open(dataplane), 0);
-	assert_int_equal(getsockname(dataplane->socket.fd, (struct sockaddr *)&own, &length), 0);
+	assert_int_equal(getsockname(dataplane->daemon.fd, (struct sockaddr *)&own, &length), 0);
 	world->rank = open_socket(&rank);
 	assert_int_equal(connect(world->rank, (struct sockaddr *)&own, sizeof(own)), 0);
 	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(maps), sml_xdp_thread_event,
 					     dataplane, NULL);
 	assert_non_null(dataplane->events);
-	pthread_mutex_init(&dataplane->mutex, NULL);
-	job->rules = (struct sml_pool_rules){.tag = TAG,
-					     .job = JOB,
-					     .epoch = EPOCH,
-					     .head_slots = 1,
-					     .data_slots = 1,
-					     .lanes = 8,
-					     .n_ranks = 1,
-					     .n_shards = 1,
-					     .cookies = {COOKIE}};
-	job->daemon_key = daemon_key;
-	dataplane->jobs[JOB] = job;
+	dataplane->daemon.events_fd = ring_buffer__epoll_fd(dataplane->events);
+	job->common.rules = (struct sml_pool_rules){.tag = TAG,
+						    .job = JOB,
+						    .epoch = EPOCH,
+						    .head_slots = 1,
+						    .data_slots = 1,
+						    .lanes = 8,
+						    .n_ranks = 1,
+						    .n_shards = 1,
+						    .cookies = {COOKIE}};
+	job->common.daemon_key = daemon_key;
+	dataplane->daemon.jobs[JOB] = &job->common;
 	world->dataplane = dataplane;
-	assert_int_equal(
-		sml_daemon_socket_start(&dataplane->socket, sml_xdp_thread_serve, dataplane), 0);
+	assert_int_equal(sml_daemon_start(&dataplane->daemon, &sml_xdp_thread_service), 0);
 }
 
 static void close_world(struct world *world)
 {
 	struct sml_dataplane *dataplane = world->dataplane;
 
-	sml_daemon_socket_stop(&dataplane->socket);
+	sml_daemon_stop(&dataplane->daemon);
 	ring_buffer__free(dataplane->events);
-	sml_daemon_socket_close(&dataplane->socket);
+	sml_daemon_fini(&dataplane->daemon);
 	close(world->rank);
-	pthread_mutex_destroy(&dataplane->mutex);
-	free(dataplane->jobs[JOB]);
 	free(dataplane);
 }
 
@@ -120,9 +121,9 @@ static void start_job(struct world *world)
 {
 	say(world, SML_PACKET_PROBE, COOKIE);
 	assert_int_equal(hear(world).kind, SML_PACKET_PROBE_REPLY);
-	pthread_mutex_lock(&world->dataplane->mutex);
-	world->dataplane->jobs[JOB]->started = true;
-	pthread_mutex_unlock(&world->dataplane->mutex);
+	pthread_mutex_lock(&world->dataplane->daemon.mutex);
+	world->dataplane->daemon.jobs[JOB]->started = true;
+	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
 }
 
 /* Earlier packets had no effect: the next packet is the answer to this one. */
@@ -173,15 +174,15 @@ TEST(results_of_ranks_are_not_sent_on)
 /* The rank's socket is the parent's, too. */
 static void be_leaf(struct world *world)
 {
-	struct sml_xdp_user_job *job = world->dataplane->jobs[JOB];
+	struct sml_xdp_user_job *job = job_of(world);
 	socklen_t length = sizeof(job->parent);
 
-	pthread_mutex_lock(&world->dataplane->mutex);
-	job->rules.is_leaf = true;
-	job->rules.parent = (struct sml_pool_parent){
+	pthread_mutex_lock(&world->dataplane->daemon.mutex);
+	job->common.rules.is_leaf = true;
+	job->common.rules.parent = (struct sml_pool_parent){
 		.cookie = PARENT_COOKIE, .tag = PARENT_TAG, .job = JOB, .rank = 5};
 	assert_int_equal(getsockname(world->rank, &job->parent.any, &length), 0);
-	pthread_mutex_unlock(&world->dataplane->mutex);
+	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
 }
 
 static bool knows_parent(struct world *world)
@@ -189,9 +190,9 @@ static bool knows_parent(struct world *world)
 	bool knows;
 
 	expect_nothing(world);
-	pthread_mutex_lock(&world->dataplane->mutex);
-	knows = world->dataplane->jobs[JOB]->has_path[SML_XDP_PARENT][0];
-	pthread_mutex_unlock(&world->dataplane->mutex);
+	pthread_mutex_lock(&world->dataplane->daemon.mutex);
+	knows = job_of(world)->has_path[SML_XDP_PARENT][0];
+	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
 	return knows;
 }
 
@@ -248,10 +249,10 @@ TEST(a_switch_without_parent_sends_nothing_up)
 
 	open_world(&world, DAEMON_KEY);
 	start_job(&world);
-	pthread_mutex_lock(&world.dataplane->mutex);
-	job = world.dataplane->jobs[JOB];
+	pthread_mutex_lock(&world.dataplane->daemon.mutex);
+	job = job_of(&world);
 	job->paths[SML_XDP_PARENT][0] = job->paths[0][0];
-	pthread_mutex_unlock(&world.dataplane->mutex);
+	pthread_mutex_unlock(&world.dataplane->daemon.mutex);
 	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
 	say(&world, SML_PACKET_PROBE_REPLY, TAG);
 	expect_nothing(&world);

@@ -27,10 +27,7 @@ static void free_all(struct sml_dataplane *dataplane)
 {
 	if (dataplane->target != NULL)
 		dataplane->operations->close(dataplane->target);
-	sml_daemon_socket_close(&dataplane->socket);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		free(dataplane->jobs[i]);
-	pthread_mutex_destroy(&dataplane->mutex);
+	sml_daemon_fini(&dataplane->daemon);
 	pthread_mutex_destroy(&dataplane->target_mutex);
 	free(dataplane);
 }
@@ -44,12 +41,12 @@ static int check_limits(const struct sml_dataplane *dataplane)
 		return sml_error_set(-ENOENT,
 				     "the P4 switch's program does not round sums: compile "
 				     "the one of this version of SwitchML");
-	if (dataplane->config.max_slots <= limits->slots)
+	if (dataplane->daemon.config.max_slots <= limits->slots)
 		return 0;
 	return sml_error_set(-EINVAL,
 			     "the P4 switch's program has %u slots: give --slots %u, or compile it "
 			     "with -DSML_SLOTS=%u",
-			     limits->slots, limits->slots, dataplane->config.max_slots);
+			     limits->slots, limits->slots, dataplane->daemon.config.max_slots);
 }
 
 static int open_target(struct sml_dataplane *dataplane)
@@ -67,9 +64,9 @@ static int open_target(struct sml_dataplane *dataplane)
 /* Results come from this address, which the P4 switch must know. */
 static int find_own_address(struct sml_dataplane *dataplane)
 {
-	if (dataplane->config.address == NULL ||
-	    sml_listen_address_parse(dataplane->config.address, dataplane->config.port,
-				     &dataplane->own) < 0 ||
+	if (dataplane->daemon.config.address == NULL ||
+	    sml_listen_address_parse(dataplane->daemon.config.address,
+				     dataplane->daemon.config.port, &dataplane->own) < 0 ||
 	    dataplane->own.all)
 		return sml_error_set(-EINVAL, "--dataplane p4 needs --listen ADDR: the P4 switch "
 					      "sends results with this address");
@@ -78,50 +75,35 @@ static int find_own_address(struct sml_dataplane *dataplane)
 
 static int open_parts(struct sml_dataplane *dataplane)
 {
-	int rc = find_own_address(dataplane);
+	int rc;
 
+	pthread_mutex_init(&dataplane->target_mutex, NULL);
+	rc = find_own_address(dataplane);
 	if (rc == 0)
-		rc = sml_p4_load(dataplane->config.target, &dataplane->target_address,
+		rc = sml_p4_load(dataplane->daemon.config.target, &dataplane->target_address,
 				 &dataplane->operations);
 	/* Before the target forgets what it had. */
 	if (rc == 0)
-		rc = sml_p4_hosts_parse(&dataplane->hosts, dataplane->config.hosts);
+		rc = sml_p4_hosts_parse(&dataplane->hosts, dataplane->daemon.config.hosts);
 	if (rc == 0)
-		rc = sml_daemon_socket_open(&dataplane->socket, &dataplane->config,
-					    SML_P4_INBOX_BYTES, false);
+		rc = sml_daemon_listen(&dataplane->daemon, SML_P4_INBOX_BYTES, false);
 	if (rc < 0)
 		return rc;
 	/* Before the target's client library starts threads. */
-	if (dataplane->config.seal != NULL)
-		dataplane->config.seal(false);
+	if (dataplane->daemon.config.seal != NULL)
+		dataplane->daemon.config.seal(false);
 	rc = open_target(dataplane);
-	return rc < 0 ? rc
-		      : sml_daemon_socket_start(&dataplane->socket, sml_p4_thread_serve, dataplane);
-}
-
-static void prepare(struct sml_dataplane *dataplane, const struct sml_dataplane_config *config)
-{
-	dataplane->config = *config;
-	sml_daemon_socket_init(&dataplane->socket);
-	pthread_mutex_init(&dataplane->mutex, NULL);
-	pthread_mutex_init(&dataplane->target_mutex, NULL);
+	return rc < 0 ? rc : sml_daemon_start(&dataplane->daemon, &sml_p4_thread_service);
 }
 
 static int p4_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
-	static const struct sml_daemon_opening opening = {
-		.bytes = sizeof(struct sml_dataplane),
-		.prepare = prepare,
-		.open_parts = open_parts,
-		.free_all = free_all,
-	};
-
-	return sml_daemon_open(&opening, opened, config);
+	return sml_daemon_open(opened, config, sizeof(**opened), open_parts, free_all);
 }
 
 static void p4_close(struct sml_dataplane *dataplane)
 {
-	sml_daemon_socket_stop(&dataplane->socket);
+	sml_daemon_stop(&dataplane->daemon);
 	free_all(dataplane);
 }
 
@@ -149,14 +131,6 @@ static uint32_t p4_fixed_lanes(struct sml_dataplane *dataplane)
 
 /* ---- jobs ---- */
 
-/* Never 0, which buffers have before their first use. */
-static uint32_t next_incarnation(struct sml_dataplane *dataplane)
-{
-	if (++dataplane->incarnation == 0)
-		++dataplane->incarnation;
-	return dataplane->incarnation;
-}
-
 static int p4_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
 {
 	struct sml_p4_job *job = calloc(1, sizeof(*job));
@@ -164,9 +138,13 @@ static int p4_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rul
 
 	if (job == NULL)
 		return -ENOMEM;
-	job->rules = *rules;
-	job->incarnation = next_incarnation(dataplane);
-	if (getrandom(&job->daemon_key, sizeof(job->daemon_key), 0) != sizeof(job->daemon_key)) {
+	job->common.rules = *rules;
+	/* Never 0, which buffers have before their first use. */
+	if (++dataplane->incarnation == 0)
+		++dataplane->incarnation;
+	job->incarnation = dataplane->incarnation;
+	if (getrandom(&job->common.daemon_key, sizeof(job->common.daemon_key), 0) !=
+	    sizeof(job->common.daemon_key)) {
 		free(job);
 		return -ENOMEM;
 	}
@@ -175,9 +153,7 @@ static int p4_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rul
 		free(job);
 		return rc;
 	}
-	pthread_mutex_lock(&dataplane->mutex);
-	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
-	pthread_mutex_unlock(&dataplane->mutex);
+	sml_daemon_set_job(&dataplane->daemon, rules->job, &job->common);
 	return 0;
 }
 
@@ -186,9 +162,9 @@ static int p4_start_job(struct sml_dataplane *dataplane, uint32_t number)
 	struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
 
 	/* From here on, probes alone change no address. */
-	pthread_mutex_lock(&dataplane->mutex);
-	job->started = true;
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	job->common.started = true;
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	sml_p4_job_start(dataplane, job);
 	return 0;
 }
@@ -210,10 +186,10 @@ static void p4_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 
 	sml_p4_job_remove(dataplane, job);
 	sml_p4_job_traffic(dataplane, job, &ended);
-	pthread_mutex_lock(&dataplane->mutex);
-	add_counters(&dataplane->counters, &ended);
-	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	add_counters(&dataplane->daemon.counters, &ended);
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
+	sml_daemon_set_job(&dataplane->daemon, number, NULL);
 	free(job);
 }
 
@@ -236,7 +212,7 @@ static bool spans_pipes(const struct sml_dataplane *dataplane, const struct sml_
 {
 	unsigned pipe = sml_p4_pipe(dataplane, job->peers[rank][0].port);
 
-	for (uint8_t other = 0; other < job->rules.n_ranks; other++)
+	for (uint8_t other = 0; other < job->common.rules.n_ranks; other++)
 		if (job->peers[other][0].known &&
 		    sml_p4_pipe(dataplane, job->peers[other][0].port) != pipe)
 			return true;
@@ -248,22 +224,14 @@ static const char *p4_misses_address(struct sml_dataplane *dataplane, uint32_t n
 	const struct sml_p4_job *job = sml_p4_job_of(dataplane, number);
 	const char *misses = NULL;
 
-	pthread_mutex_lock(&dataplane->mutex);
-	for (uint8_t shard = 0; misses == NULL && shard < job->rules.n_shards; shard++)
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	for (uint8_t shard = 0; misses == NULL && shard < job->common.rules.n_shards; shard++)
 		misses = peer_misses(job, rank, shard);
 	if (misses == NULL && spans_pipes(dataplane, job, rank))
 		misses = "is at a port of another pipe of the P4 switch than the others: use ports "
 			 "of one pipe";
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	return misses;
-}
-
-static void p4_renew_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t child,
-			     uint8_t shard, uint32_t renewal)
-{
-	pthread_mutex_lock(&dataplane->mutex);
-	sml_p4_job_of(dataplane, number)->renewals[child][shard] = renewal;
-	pthread_mutex_unlock(&dataplane->mutex);
 }
 
 /* Synchronized ranks send at the same time, into one queue. */
@@ -299,21 +267,10 @@ static uint32_t p4_slot_states(struct sml_dataplane *dataplane, uint32_t number,
 /* Of the packets for jobs; what the P4 switch only forwards is not counted. */
 static void p4_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
-	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->socket.inbox);
-
-	pthread_mutex_lock(&dataplane->mutex);
-	*counters = dataplane->counters;
-	counters->socket_drops = in->drops;
-	counters->send_drops = dataplane->socket.sender.drops;
-	counters->packets_received += in->packets;
-	counters->bytes_received += in->bytes;
-	counters->packets_sent += dataplane->socket.sender.packets;
-	counters->bytes_sent += dataplane->socket.sender.bytes;
-	counters->verdicts[SML_VERDICT_MALFORMED] += in->malformed;
-	pthread_mutex_unlock(&dataplane->mutex);
+	sml_daemon_counters(&dataplane->daemon, counters);
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (dataplane->jobs[i] != NULL)
-			sml_p4_job_traffic(dataplane, dataplane->jobs[i], counters);
+		if (sml_p4_job_of(dataplane, i) != NULL)
+			sml_p4_job_traffic(dataplane, sml_p4_job_of(dataplane, i), counters);
 }
 
 const struct sml_dataplane_operations sml_dataplane_p4 = {
@@ -328,7 +285,7 @@ const struct sml_dataplane_operations sml_dataplane_p4 = {
 	.start_job = p4_start_job,
 	.remove_job = p4_remove_job,
 	.misses_address = p4_misses_address,
-	.renew_address = p4_renew_address,
+	.renew_address = sml_daemon_renew_address,
 	.window = p4_window,
 	.wants_single_packets = p4_wants_single_packets,
 	.job_counters = p4_job_counters,

@@ -3,13 +3,10 @@
 #ifndef SML_SWITCH_P4_INTERNAL_H
 #define SML_SWITCH_P4_INTERNAL_H
 
-#include <pthread.h>
-
 #include "net/listen_address.h"
 #include "p4/constants.h"
-#include "switch/dataplane.h"
 #include "switch/p4/target.h"
-#include "switch/shared/daemon_socket.h"
+#include "switch/shared/daemon.h"
 
 #define SML_P4_MAC_BYTES 6
 
@@ -41,11 +38,9 @@ struct sml_p4_peer {
 };
 
 struct sml_p4_job {
-	struct sml_pool_rules rules;
+	struct sml_daemon_job common;
 	uint32_t incarnation;
 	uint32_t first_buffer;
-	uint64_t daemon_key; /* only the program and the daemon know it */
-	bool started, mismatch_reported;
 	bool has_entries; /* on the target: of its ranks and slots, and a group */
 	/* What the counters of its place showed before it came. */
 	uint64_t fates_before[SML_P4_FATES], bytes_before[SML_P4_FATES];
@@ -53,12 +48,10 @@ struct sml_p4_job {
 	uint64_t contributions_before[SML_MAX_CHILDREN], resends_before[SML_MAX_CHILDREN];
 	/* Once the job runs, under both mutexes. */
 	struct sml_p4_peer peers[SML_MAX_CHILDREN][SML_MAX_SHARDS];
-	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0 if there is none */
 };
 
 struct sml_dataplane {
-	struct sml_dataplane_config config;
-	struct sml_daemon_socket socket; /* its sender: under the mutex */
+	struct sml_daemon daemon; /* its counters: of ended jobs, too */
 	/* The target, for the control thread and the dataplane's. */
 	pthread_mutex_t target_mutex;
 	const struct sml_p4_target_operations *operations;
@@ -69,27 +62,22 @@ struct sml_dataplane {
 	uint32_t incarnation;
 	uint64_t looks_again_ns;       /* at registers, for the control thread */
 	struct sml_listen_address own; /* the address that results come from */
-	/* All below. */
-	pthread_mutex_t mutex;
-	struct sml_p4_job *jobs[SML_MAX_JOBS];
-	struct sml_dataplane_counters counters; /* of the socket, and of ended jobs */
-	struct sml_packet packets[SML_RECEIVE_PACKETS];
 };
 
 static inline struct sml_p4_job *sml_p4_job_of(struct sml_dataplane *dataplane, uint32_t number)
 {
-	return dataplane->jobs[number % SML_MAX_JOBS];
+	return (struct sml_p4_job *)sml_daemon_job_of(&dataplane->daemon, number);
 }
 
 static inline uint32_t sml_p4_buffers(const struct sml_p4_job *job)
 {
-	return 2u * ((uint32_t)job->rules.head_slots + job->rules.data_slots);
+	return 2u * ((uint32_t)job->common.rules.head_slots + job->common.rules.data_slots);
 }
 
 /* The job's number in all arrays of jobs. */
 static inline uint16_t sml_p4_job_index(const struct sml_p4_job *job)
 {
-	return (uint16_t)(job->rules.job % SML_MAX_JOBS);
+	return (uint16_t)(job->common.rules.job % SML_MAX_JOBS);
 }
 
 /* Ports of different pipes have different registers. */
@@ -151,7 +139,6 @@ uint32_t sml_p4_job_slots(struct sml_dataplane *dataplane, const struct sml_p4_j
 
 #define SML_P4_INBOX_BYTES (256u << 10)
 
-/* What the socket's thread does; its argument is the dataplane. */
-void *sml_p4_thread_serve(void *argument);
+extern const struct sml_daemon_service sml_p4_thread_service;
 
 #endif

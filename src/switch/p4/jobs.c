@@ -51,7 +51,7 @@ static uint16_t group_of(const struct sml_p4_job *job)
 
 static struct sml_p4_row job_row(const struct sml_p4_job *job)
 {
-	const struct sml_pool_rules *rules = &job->rules;
+	const struct sml_pool_rules *rules = &job->common.rules;
 
 	sml_assert(rules->n_ranks > 0);
 	return (struct sml_p4_row){
@@ -59,17 +59,15 @@ static struct sml_p4_row job_row(const struct sml_p4_job *job)
 		.action = "SmlIngress.job_lookup.job",
 		.keys = {sml_p4_number(rules->job, 4)},
 		.n_keys = 1,
-		.parameters = {sml_p4_number(sml_p4_job_index(job), 2),
-			       sml_p4_number(rules->epoch, 4), sml_p4_number(rules->tag, 8),
-			       sml_p4_number(job->daemon_key, 8),
-			       sml_p4_number(job->incarnation, 4),
-			       sml_p4_number(sml_pool_all_ranks(rules), 8),
-			       sml_p4_number(job->first_buffer, 4),
-			       sml_p4_number(rules->head_slots, 2),
-			       sml_p4_number(rules->data_slots, 2),
-			       sml_p4_number(rules->n_shards, 1),
-			       sml_p4_number((1u << 24) / rules->n_shards + 1, 4),
-			       sml_p4_number(job->started, 1), sml_p4_number(group_of(job), 2)},
+		.parameters =
+			{sml_p4_number(sml_p4_job_index(job), 2), sml_p4_number(rules->epoch, 4),
+			 sml_p4_number(rules->tag, 8), sml_p4_number(job->common.daemon_key, 8),
+			 sml_p4_number(job->incarnation, 4),
+			 sml_p4_number(sml_pool_all_ranks(rules), 8),
+			 sml_p4_number(job->first_buffer, 4), sml_p4_number(rules->head_slots, 2),
+			 sml_p4_number(rules->data_slots, 2), sml_p4_number(rules->n_shards, 1),
+			 sml_p4_number((1u << 24) / rules->n_shards + 1, 4),
+			 sml_p4_number(job->common.started, 1), sml_p4_number(group_of(job), 2)},
 		.n_parameters = 13,
 	};
 }
@@ -79,7 +77,7 @@ static struct sml_p4_row rank_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.ranks",
 		.action = "SmlIngress.admission.rank",
-		.keys = {sml_p4_number(job->rules.job, 4), sml_p4_number(rank, 1)},
+		.keys = {sml_p4_number(job->common.rules.job, 4), sml_p4_number(rank, 1)},
 		.n_keys = 2,
 		.parameters = {sml_p4_number((uint64_t)1 << rank, 8),
 			       sml_p4_number(job->peers[rank][0].port, 2)},
@@ -92,8 +90,9 @@ static struct sml_p4_row member_row(const struct sml_p4_job *job, uint8_t rank)
 	return (struct sml_p4_row){
 		.table = "SmlIngress.admission.members",
 		.action = "SmlIngress.admission.member",
-		.keys = {sml_p4_number(job->rules.job, 4), sml_p4_number(job->rules.epoch, 4),
-			 sml_p4_number(rank, 1), sml_p4_number(job->rules.cookies[rank], 8)},
+		.keys = {sml_p4_number(job->common.rules.job, 4),
+			 sml_p4_number(job->common.rules.epoch, 4), sml_p4_number(rank, 1),
+			 sml_p4_number(job->common.rules.cookies[rank], 8)},
 		.n_keys = 4,
 	};
 }
@@ -130,7 +129,7 @@ static struct sml_p4_row peer_row(const struct sml_dataplane *dataplane,
 		      : bytes_of(&dataplane->own.address.v6.sin6_addr, ADDRESS_V6_BYTES);
 	row.parameters[4] = is_v4 ? bytes_of(&v4.sin_addr, sizeof(v4.sin_addr))
 				  : bytes_of(&v6->sin6_addr, ADDRESS_V6_BYTES);
-	row.parameters[5] = sml_p4_number(dataplane->config.port, 2);
+	row.parameters[5] = sml_p4_number(dataplane->daemon.config.port, 2);
 	/* At the same place in both families. */
 	row.parameters[6] = bytes_of(&v6->sin6_port, 2);
 	return row;
@@ -158,7 +157,7 @@ static void read_ranks(struct sml_dataplane *dataplane, const struct sml_p4_job 
 {
 	uint64_t bytes;
 
-	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++) {
+	for (uint32_t rank = 0; rank < job->common.rules.n_ranks; rank++) {
 		uint32_t index = sml_p4_job_index(job) * SML_MAX_CHILDREN + rank;
 
 		read_one(dataplane, "SmlIngress.contributions", index, &contributions[rank],
@@ -178,7 +177,7 @@ void sml_p4_job_count(struct sml_dataplane *dataplane, const struct sml_p4_job *
 	unlock(dataplane);
 	for (unsigned v = 0; v < SML_VERDICTS; v++)
 		counters->verdicts[v] = packets[v] - job->fates_before[v];
-	for (unsigned rank = 0; rank < job->rules.n_ranks; rank++) {
+	for (unsigned rank = 0; rank < job->common.rules.n_ranks; rank++) {
 		counters->contributions[rank] -= job->contributions_before[rank];
 		counters->resends[rank] -= job->resends_before[rank];
 	}
@@ -209,36 +208,21 @@ void sml_p4_job_traffic(struct sml_dataplane *dataplane, const struct sml_p4_job
 
 /* ---- slots ---- */
 
-/* In which run of buffers no other job has its own? */
-static bool is_free(const struct sml_dataplane *dataplane, uint32_t first, uint32_t n)
+static int find_buffers(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 {
+	struct sml_run others[SML_MAX_JOBS], run = {.n = sml_p4_buffers(job)};
+	unsigned n = 0;
+	bool found;
+
 	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		const struct sml_p4_job *other = dataplane->jobs[i];
+		const struct sml_p4_job *other = sml_p4_job_of(dataplane, i);
 
-		if (other != NULL && first < other->first_buffer + sml_p4_buffers(other) &&
-		    other->first_buffer < first + n)
-			return false;
+		if (other != NULL)
+			others[n++] = (struct sml_run){other->first_buffer, sml_p4_buffers(other)};
 	}
-	return true;
-}
-
-/* The first free run begins where the array or a job ends. */
-static int find_buffers(const struct sml_dataplane *dataplane, struct sml_p4_job *job)
-{
-	uint32_t n = sml_p4_buffers(job), all = 2 * dataplane->limits.slots, best = UINT32_MAX;
-
-	if (n <= all && is_free(dataplane, 0, n))
-		best = 0;
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		const struct sml_p4_job *other = dataplane->jobs[i];
-		uint32_t first = other ? other->first_buffer + sml_p4_buffers(other) : 0;
-
-		if (other != NULL && first < best && first + n <= all &&
-		    is_free(dataplane, first, n))
-			best = first;
-	}
-	job->first_buffer = best;
-	return best == UINT32_MAX ? -ENOSPC : 0;
+	found = sml_run_find(&run, 2 * dataplane->limits.slots, others, n);
+	job->first_buffer = run.first;
+	return found ? 0 : -ENOSPC;
 }
 
 /* ---- coming and going ---- */
@@ -265,13 +249,13 @@ int sml_p4_job_add(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 static void change_entries(struct sml_dataplane *dataplane, const struct sml_p4_job *job,
 			   sml_p4_change *change)
 {
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++) {
+	for (uint8_t rank = 0; rank < job->common.rules.n_ranks; rank++) {
 		const struct sml_p4_row ranks = rank_row(job, rank);
 		const struct sml_p4_row members = member_row(job, rank);
 
 		sml_p4_must(change(dataplane->target, &ranks, 1));
 		sml_p4_must(change(dataplane->target, &members, 1));
-		for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+		for (uint8_t shard = 0; shard < job->common.rules.n_shards; shard++) {
 			const struct sml_p4_row peer = peer_row(dataplane, job, rank, shard);
 
 			sml_p4_must(change(dataplane->target, &peer, 1));
@@ -287,12 +271,12 @@ void sml_p4_job_start(struct sml_dataplane *dataplane, struct sml_p4_job *job)
 	const struct sml_p4_row row = job_row(job);
 
 	lock(dataplane);
-	for (uint8_t rank = 0; rank < job->rules.n_ranks; rank++)
+	for (uint8_t rank = 0; rank < job->common.rules.n_ranks; rank++)
 		nodes[rank] = (struct sml_p4_node){.replication = (uint16_t)(1 + rank),
 						   .port = job->peers[rank][0].port};
 	change_entries(dataplane, job, dataplane->operations->insert);
 	sml_p4_must(dataplane->operations->add_group(dataplane->target, group_of(job), nodes,
-						     job->rules.n_ranks));
+						     job->common.rules.n_ranks));
 	job->has_entries = true;
 	sml_p4_must(dataplane->operations->modify(dataplane->target, &row));
 	unlock(dataplane);

@@ -15,7 +15,7 @@
 /* Only its shard's packets may use it. */
 static struct sml_p4_row slot_row(const struct sml_p4_job *job, uint32_t slot)
 {
-	const struct sml_pool_rules *rules = &job->rules;
+	const struct sml_pool_rules *rules = &job->common.rules;
 	bool is_head = slot < rules->head_slots;
 
 	return (struct sml_p4_row){
@@ -99,7 +99,7 @@ static void read_staged(struct sml_dataplane *dataplane, const struct sml_p4_job
 		in->uses[i] = (uint32_t)(in->uses[i] - is_complete);
 		in->seen[i] |= in->seen_upper[i] << 32;
 		if (is_complete)
-			in->seen[i] = sml_pool_all_ranks(&job->rules);
+			in->seen[i] = sml_pool_all_ranks(&job->common.rules);
 	}
 }
 
@@ -121,7 +121,7 @@ static uint32_t newest_uses(const struct sml_p4_job *job, const struct buffers *
 		states[found++] = (struct sml_slot_progress){
 			.slot = (uint16_t)((buffers->first + even) / 2),
 			.use = (uint32_t)buffers->uses[newest],
-			.missing = sml_pool_all_ranks(&job->rules) & ~buffers->seen[newest],
+			.missing = sml_pool_all_ranks(&job->common.rules) & ~buffers->seen[newest],
 		};
 	}
 	return found;

@@ -2,24 +2,15 @@
 /*
  * The P4 dataplane's thread: it answers the probes that the P4 switch forwards to the daemon's
  * socket, learns from them where the ranks are, and passes on the program's notes of mismatches. It
- * also notices when the target is gone.
- *
- * The invariant: no contribution is ever summed here. Slots are only in the P4 switch.
+ * also notices when the target is gone. Slots are only in the P4 switch.
  */
-#include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
+#include "net/udp_socket.h"
 #include "switch/p4/internal.h"
 
 /* How often to ask whether the target is still there, also while packets come. */
 #define CHECK_MS 500
-
-static void count_drop(struct sml_dataplane *dataplane, enum sml_verdict verdict)
-{
-	dataplane->counters.verdicts[verdict]++;
-}
 
 /* Take what the program has written into the probe, and restore what its sender wrote. */
 static void take_stamp(struct sml_header *header, struct sml_p4_peer *peer)
@@ -45,45 +36,30 @@ static void take_stamp(struct sml_header *header, struct sml_p4_peer *peer)
  * Until the job runs, each probe tells where results go; then only one with the number that the
  * rank has told over its control connection, once. The job's multicast group keeps the port.
  */
-static void note_address(struct sml_dataplane *dataplane, struct sml_p4_job *job,
-			 const struct sml_header *header, const struct sml_p4_peer *peer)
+static void note_address(struct sml_dataplane *dataplane, struct sml_daemon_job *common,
+			 struct sml_header *header, struct msghdr *message)
 {
+	struct sml_p4_job *job = (struct sml_p4_job *)common;
 	uint8_t rank = header->rank, shard = header->shard;
-	uint32_t *renewal = &job->renewals[rank][shard];
-
-	if (!job->started) {
-		job->peers[rank][shard] = *peer;
-		return;
-	}
-	if (*renewal == 0 || header->use_be != sml_be32(*renewal) || !peer->stamped ||
-	    peer->port != job->peers[rank][shard].port)
-		return;
-	*renewal = 0;
-	sml_p4_job_renew(dataplane, job, rank, shard, peer);
-}
-
-static void answer_probe(struct sml_dataplane *dataplane, struct sml_p4_job *job,
-			 struct sml_header *header, uint32_t length, struct msghdr *message)
-{
-	enum sml_verdict verdict = sml_pool_check_probe(&job->rules, header);
+	uint32_t *renewal = &common->renewals[rank][shard];
 	struct sml_p4_peer peer = {.known = true};
-	struct iovec bytes = {header, length};
 
-	dataplane->counters.probes++;
-	if (verdict != SML_VERDICT_ABSORBED) {
-		count_drop(dataplane, verdict);
-		return;
-	}
 	sml_udp_path(message, &peer.path);
 	take_stamp(header, &peer);
-	note_address(dataplane, job, header, &peer);
-	header->kind = SML_PACKET_PROBE_REPLY;
-	header->key_be = sml_be64(job->rules.tag);
-	sml_udp_sender_send_one(&dataplane->socket.sender, &bytes, &peer.path);
+	if (!common->started) {
+		job->peers[rank][shard] = peer;
+		return;
+	}
+	if (*renewal == 0 || header->use_be != sml_be32(*renewal) || !peer.stamped ||
+	    peer.port != job->peers[rank][shard].port)
+		return;
+	*renewal = 0;
+	sml_p4_job_renew(dataplane, job, rank, shard, &peer);
 }
 
-static void pass_mismatch(struct sml_dataplane *dataplane, struct sml_p4_job *job,
-			  const struct sml_header *header)
+/* A note of a mismatch, or what came past the P4 switch. */
+static void take(struct sml_dataplane *dataplane, struct sml_daemon_job *job,
+		 struct sml_header *header, uint32_t length, struct msghdr *message)
 {
 	struct sml_mismatch mismatch = {
 		.job = job->rules.job,
@@ -93,46 +69,12 @@ static void pass_mismatch(struct sml_dataplane *dataplane, struct sml_p4_job *jo
 		.ranks = {header->op, header->rank},
 	};
 
-	if (header->key_be != sml_be64(job->daemon_key)) {
-		count_drop(dataplane, SML_VERDICT_MALFORMED);
-		return;
-	}
-	if (job->mismatch_reported || header->op >= job->rules.n_ranks ||
-	    header->rank >= job->rules.n_ranks)
-		return;
-	job->mismatch_reported = true;
-	dataplane->config.on_mismatch(dataplane->config.context, &mismatch);
-}
-
-static void receive_packet(struct sml_dataplane *dataplane, const struct sml_packet *packet)
-{
-	/* In the inbox's own memory: a probe becomes its own answer. */
-	struct sml_header *header = (struct sml_header *)(uintptr_t)packet->bytes;
-	struct sml_p4_job *job;
-
-	if (header->magic_be != sml_be16(SML_WIRE_MAGIC) || header->version != SML_WIRE_VERSION) {
-		count_drop(dataplane, SML_VERDICT_MALFORMED);
-		return;
-	}
-	job = sml_p4_job_of(dataplane, sml_be32(header->job_be));
-	if (job == NULL || header->job_be != sml_be32(job->rules.job))
-		count_drop(dataplane, SML_VERDICT_UNKNOWN_JOB);
-	else if (header->kind == SML_PACKET_PROBE)
-		answer_probe(dataplane, job, header, packet->length,
-			     sml_udp_inbox_message(dataplane->socket.inbox, packet));
-	else if (header->kind == SML_P4_KIND_MISMATCH)
-		pass_mismatch(dataplane, job, header);
-	else /* it came past the P4 switch */
-		count_drop(dataplane, SML_VERDICT_MALFORMED);
-}
-
-static void receive_batch(struct sml_dataplane *dataplane)
-{
-	bool drained;
-	unsigned n = sml_udp_inbox_receive(dataplane->socket.inbox, dataplane->packets, &drained);
-
-	for (unsigned i = 0; i < n; i++)
-		receive_packet(dataplane, &dataplane->packets[i]);
+	(void)length;
+	(void)message;
+	if (header->kind != SML_P4_KIND_MISMATCH || header->key_be != sml_be64(job->daemon_key))
+		sml_daemon_drop(&dataplane->daemon, SML_VERDICT_MALFORMED);
+	else if (header->op < job->rules.n_ranks && header->rank < job->rules.n_ranks)
+		sml_daemon_tell_mismatch(&dataplane->daemon, job, &mismatch);
 }
 
 static void check_target(struct sml_dataplane *dataplane)
@@ -145,26 +87,10 @@ static void check_target(struct sml_dataplane *dataplane)
 	pthread_mutex_unlock(&dataplane->target_mutex);
 }
 
-void *sml_p4_thread_serve(void *argument)
-{
-	struct sml_dataplane *dataplane = argument;
-	struct pollfd fds[2] = {
-		{.fd = dataplane->socket.fd, .events = POLLIN},
-		{.fd = dataplane->socket.wake_fd, .events = POLLIN},
-	};
-	uint64_t check_ns = sml_now_ns();
-	int n;
-
-	while ((n = poll(fds, 2, CHECK_MS)) >= 0 || errno == EINTR) {
-		if (n > 0 && fds[1].revents)
-			break;
-		if (sml_now_ns() >= check_ns) {
-			check_target(dataplane);
-			check_ns = sml_now_ns() + CHECK_MS * SML_NS_PER_MS;
-		}
-		pthread_mutex_lock(&dataplane->mutex);
-		receive_batch(dataplane);
-		pthread_mutex_unlock(&dataplane->mutex);
-	}
-	return NULL;
-}
+const struct sml_daemon_service sml_p4_thread_service = {
+	.longest = SML_MAX_PACKET_BYTES,
+	.note_address = note_address,
+	.take = take,
+	.check = check_target,
+	.check_ms = CHECK_MS,
+};

@@ -58,14 +58,6 @@ static int clear_peers(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *
 	return rc;
 }
 
-static int clear_parent(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
-{
-	int ways = bpf_map__fd(maps->skeleton->maps.sml_parents);
-
-	bpf_map_delete_elem(ways, &job->index);
-	return clear_peers(maps, job, SML_XDP_PARENT, 1);
-}
-
 static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 {
 	int rc;
@@ -73,8 +65,10 @@ static int clear(struct sml_xdp_maps *maps, const struct sml_xdp_map_row *job)
 	for (uint32_t rank = 0; rank < job->rules.n_ranks; rank++)
 		clear_port(maps, job, rank);
 	rc = clear_peers(maps, job, 0, job->rules.n_ranks);
-	if (rc == 0 && job->rules.is_leaf)
-		rc = clear_parent(maps, job);
+	if (rc == 0 && job->rules.is_leaf) {
+		bpf_map_delete_elem(bpf_map__fd(maps->skeleton->maps.sml_parents), &job->index);
+		rc = clear_peers(maps, job, SML_XDP_PARENT, 1);
+	}
 	return rc < 0 ? rc : clear_slots(maps, job);
 }
 

@@ -31,11 +31,11 @@
 static int load_and_attach(struct sml_dataplane *dataplane, bool generic)
 {
 	struct sml_xdp_config config = {
-		.port = dataplane->config.port,
-		.max_jobs = dataplane->config.max_jobs,
-		.max_slots = dataplane->config.max_slots,
+		.port = dataplane->daemon.config.port,
+		.max_jobs = dataplane->daemon.config.max_jobs,
+		.max_slots = dataplane->daemon.config.max_slots,
 		.accept_partial = dataplane->ports.some_virtual,
-		.shows_libbpf = dataplane->config.debug >= SML_LOG_TRACE,
+		.shows_libbpf = dataplane->daemon.config.debug >= SML_LOG_TRACE,
 	};
 	int rc = 0;
 
@@ -49,7 +49,7 @@ static int load_and_attach(struct sml_dataplane *dataplane, bool generic)
 
 static int attach(struct sml_dataplane *dataplane)
 {
-	enum sml_xdp_mode mode = dataplane->config.xdp_mode;
+	enum sml_xdp_mode mode = dataplane->daemon.config.xdp_mode;
 	int rc;
 
 	if (mode == SML_XDP_GENERIC)
@@ -69,10 +69,7 @@ static void free_all(struct sml_dataplane *dataplane)
 	if (dataplane->events != NULL)
 		ring_buffer__free(dataplane->events);
 	sml_xdp_maps_close(dataplane->maps);
-	sml_daemon_socket_close(&dataplane->socket);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		free(dataplane->jobs[i]);
-	pthread_mutex_destroy(&dataplane->mutex);
+	sml_daemon_fini(&dataplane->daemon);
 	free(dataplane);
 }
 
@@ -84,23 +81,23 @@ static int open_thread(struct sml_dataplane *dataplane)
 					     sml_xdp_thread_event, dataplane, NULL);
 	rc = dataplane->events == NULL ? -ENOMEM : 0;
 	if (rc == 0) {
+		dataplane->daemon.events_fd = ring_buffer__epoll_fd(dataplane->events);
 		/*
 		 * From here on, the process only uses maps and looks up programs. Before Linux
 		 * 5.19, that needs CAP_BPF if kernel.unprivileged_bpf_disabled is set.
 		 */
-		if (dataplane->config.seal != NULL)
-			dataplane->config.seal(true);
+		if (dataplane->daemon.config.seal != NULL)
+			dataplane->daemon.config.seal(true);
 		rc = sml_xdp_maps_start_cleaner(dataplane->maps);
 	}
 	return rc < 0 ? sml_error_set(rc, "the dataplane's thread cannot be started: %s",
 				      strerror(-rc))
-		      : sml_daemon_socket_start(&dataplane->socket, sml_xdp_thread_serve,
-						dataplane);
+		      : sml_daemon_start(&dataplane->daemon, &sml_xdp_thread_service);
 }
 
 static int open_parts(struct sml_dataplane *dataplane)
 {
-	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->config.interfaces);
+	int rc = sml_xdp_ports_parse(&dataplane->ports, dataplane->daemon.config.interfaces);
 
 	if (rc == 0)
 		rc = sml_xdp_thread_open(dataplane);
@@ -109,28 +106,14 @@ static int open_parts(struct sml_dataplane *dataplane)
 	return rc < 0 ? rc : open_thread(dataplane);
 }
 
-static void prepare(struct sml_dataplane *dataplane, const struct sml_dataplane_config *config)
-{
-	dataplane->config = *config;
-	sml_daemon_socket_init(&dataplane->socket);
-	pthread_mutex_init(&dataplane->mutex, NULL);
-}
-
 static int xdp_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
 {
-	static const struct sml_daemon_opening opening = {
-		.bytes = sizeof(struct sml_dataplane),
-		.prepare = prepare,
-		.open_parts = open_parts,
-		.free_all = free_all,
-	};
-
-	return sml_daemon_open(&opening, opened, config);
+	return sml_daemon_open(opened, config, sizeof(**opened), open_parts, free_all);
 }
 
 static void xdp_close(struct sml_dataplane *dataplane)
 {
-	sml_daemon_socket_stop(&dataplane->socket);
+	sml_daemon_stop(&dataplane->daemon);
 	free_all(dataplane);
 }
 
@@ -149,7 +132,7 @@ static void xdp_describe(struct sml_dataplane *dataplane, char *text, size_t byt
 
 static struct sml_xdp_user_job *job_of(struct sml_dataplane *dataplane, uint32_t number)
 {
-	return dataplane->jobs[number % SML_MAX_JOBS];
+	return (struct sml_xdp_user_job *)sml_daemon_job_of(&dataplane->daemon, number);
 }
 
 static int xdp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
@@ -159,15 +142,13 @@ static int xdp_add_job(struct sml_dataplane *dataplane, const struct sml_pool_ru
 
 	if (job == NULL)
 		return -ENOMEM;
-	job->rules = *rules;
+	job->common.rules = *rules;
 	rc = sml_xdp_maps_add_job(dataplane->maps, rules);
 	if (rc < 0) {
 		free(job);
 		return rc;
 	}
-	pthread_mutex_lock(&dataplane->mutex);
-	dataplane->jobs[rules->job % SML_MAX_JOBS] = job;
-	pthread_mutex_unlock(&dataplane->mutex);
+	sml_daemon_set_job(&dataplane->daemon, rules->job, &job->common);
 	return 0;
 }
 
@@ -190,8 +171,9 @@ static const char *port_is_unfit(struct sml_dataplane *dataplane,
 
 	if (rank != SML_XDP_PARENT)
 		snprintf(whose, sizeof(whose), "rank %u", rank);
-	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
-		if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0)
+	for (uint8_t shard = 0; shard < job->common.rules.n_shards; shard++) {
+		if (sml_xdp_maps_get_peer(dataplane->maps, job->common.rules.job, rank, shard,
+					  &peer) < 0)
 			continue;
 		if (shard == 0)
 			first = peer;
@@ -218,8 +200,8 @@ static bool daemon_has_to_send(struct sml_dataplane *dataplane, const struct sml
 	if (dataplane->ports.generic)
 		return true;
 	for (uint8_t rank = 0; rank <= SML_XDP_PARENT; rank++) {
-		bool is_there =
-			rank == SML_XDP_PARENT ? job->rules.is_leaf : rank < job->rules.n_ranks;
+		bool is_there = rank == SML_XDP_PARENT ? job->common.rules.is_leaf
+						       : rank < job->common.rules.n_ranks;
 
 		if (!is_there || port_is_unfit(dataplane, job, rank, why) == NULL)
 			continue;
@@ -242,20 +224,20 @@ static int xdp_start_job(struct sml_dataplane *dataplane, uint32_t number)
 		if (getrandom(&daemon_key, sizeof(daemon_key), 0) != sizeof(daemon_key))
 			return -EIO;
 	/* Must precede the program's first result. */
-	pthread_mutex_lock(&dataplane->mutex);
-	job->daemon_key = daemon_key;
-	job->started = true;
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	job->common.daemon_key = daemon_key;
+	job->common.started = true;
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	return sml_xdp_maps_start_job(dataplane->maps, number, daemon_key);
 }
 
 static void xdp_remove_job(struct sml_dataplane *dataplane, uint32_t number)
 {
+	struct sml_xdp_user_job *job = job_of(dataplane, number);
+
 	sml_xdp_maps_remove_job(dataplane->maps, number);
-	pthread_mutex_lock(&dataplane->mutex);
-	free(job_of(dataplane, number));
-	dataplane->jobs[number % SML_MAX_JOBS] = NULL;
-	pthread_mutex_unlock(&dataplane->mutex);
+	sml_daemon_set_job(&dataplane->daemon, number, NULL);
+	free(job);
 }
 
 /* ---- addresses ---- */
@@ -267,7 +249,7 @@ static const char *shard_misses(struct sml_dataplane *dataplane, const struct sm
 
 	if (!job->has_path[rank][shard])
 		return "said that it was ready, but not every one of its sockets has sent a probe";
-	if (sml_xdp_maps_get_peer(dataplane->maps, job->rules.job, rank, shard, &peer) < 0 ||
+	if (sml_xdp_maps_get_peer(dataplane->maps, job->common.rules.job, rank, shard, &peer) < 0 ||
 	    peer.ifindex == 0)
 		return "sends packets that do not arrive at an interface of the switch's --iface, "
 		       "or that XDP cannot parse";
@@ -281,9 +263,7 @@ static const char *shard_misses(struct sml_dataplane *dataplane, const struct sm
 static void xdp_renew_address(struct sml_dataplane *dataplane, uint32_t number, uint8_t child,
 			      uint8_t shard, uint32_t renewal)
 {
-	pthread_mutex_lock(&dataplane->mutex);
-	job_of(dataplane, number)->renewals[child][shard] = renewal;
-	pthread_mutex_unlock(&dataplane->mutex);
+	sml_daemon_renew_address(dataplane, number, child, shard, renewal);
 	(void)sml_xdp_maps_renew_peer(dataplane->maps, number, child, shard, renewal);
 }
 
@@ -294,10 +274,10 @@ static const char *xdp_misses_address(struct sml_dataplane *dataplane, uint32_t 
 	const struct sml_xdp_user_job *job = job_of(dataplane, number);
 	const char *misses = NULL;
 
-	pthread_mutex_lock(&dataplane->mutex);
-	for (uint8_t shard = 0; misses == NULL && shard < job->rules.n_shards; shard++)
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	for (uint8_t shard = 0; misses == NULL && shard < job->common.rules.n_shards; shard++)
 		misses = shard_misses(dataplane, job, rank, shard);
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	return misses;
 }
 
@@ -311,7 +291,7 @@ static uint32_t xdp_window(struct sml_dataplane *dataplane, uint32_t packet_byte
 	unsigned n_ports = dataplane->ports.n - (is_leaf && dataplane->ports.n > 1);
 	uint64_t packets = (uint64_t)dataplane->ports.ring * n_ports / n_ranks;
 	uint64_t in_socket =
-		dataplane->socket.buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
+		dataplane->daemon.buffer_bytes / (packet_bytes + packet_bytes / 4 + 1024);
 
 	if (packets > dataplane->ports.ring)
 		packets = dataplane->ports.ring;
@@ -336,7 +316,7 @@ static bool xdp_wants_single_packets(struct sml_dataplane *dataplane)
 static void xdp_set_parent(struct sml_dataplane *dataplane, const union sml_sockaddr *parent)
 {
 	dataplane->parent = *parent;
-	sml_udp_map_for(dataplane->socket.fd, &dataplane->parent);
+	sml_udp_map_for(dataplane->daemon.fd, &dataplane->parent);
 }
 
 static struct sml_xdp_endpoint endpoint_of(const union sml_sockaddr *address)
@@ -356,12 +336,12 @@ static void send_probes(struct sml_dataplane *dataplane, const struct sml_xdp_us
 {
 	uint8_t packet[SML_XDP_LONGEST_BYTES] = {0};
 
-	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++) {
+	for (uint8_t shard = 0; shard < job->common.rules.n_shards; shard++) {
 		const struct sml_header header =
-			sml_pool_probe_up(&job->rules, shard, lanes, renewal);
+			sml_pool_probe_up(&job->common.rules, shard, lanes, renewal);
 
 		memcpy(packet, &header, sizeof(header));
-		(void)sendto(dataplane->socket.fd, packet, SML_HEADER_BYTES + 4u * lanes,
+		(void)sendto(dataplane->daemon.fd, packet, SML_HEADER_BYTES + 4u * lanes,
 			     MSG_DONTWAIT | MSG_NOSIGNAL, &job->parent.any,
 			     sml_sockaddr_length(&job->parent));
 	}
@@ -382,9 +362,9 @@ static void xdp_probe_parent(struct sml_dataplane *dataplane, uint32_t number, u
 	endpoint = endpoint_of(&to);
 	if (sml_xdp_maps_set_parent(dataplane->maps, number, &endpoint) < 0)
 		return;
-	pthread_mutex_lock(&dataplane->mutex);
+	pthread_mutex_lock(&dataplane->daemon.mutex);
 	job->parent = to;
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	if (lanes <= SML_XDP_LANES)
 		send_probes(dataplane, job, lanes, renewal);
 }
@@ -394,10 +374,10 @@ static uint16_t xdp_parent_lanes(struct sml_dataplane *dataplane, uint32_t numbe
 	const struct sml_xdp_user_job *job = job_of(dataplane, number);
 	uint16_t least = UINT16_MAX;
 
-	pthread_mutex_lock(&dataplane->mutex);
-	for (uint8_t shard = 0; shard < job->rules.n_shards; shard++)
+	pthread_mutex_lock(&dataplane->daemon.mutex);
+	for (uint8_t shard = 0; shard < job->common.rules.n_shards; shard++)
 		least = job->up_lanes[shard] < least ? job->up_lanes[shard] : least;
-	pthread_mutex_unlock(&dataplane->mutex);
+	pthread_mutex_unlock(&dataplane->daemon.mutex);
 	return least;
 }
 
@@ -423,7 +403,7 @@ static void xdp_job_counters(struct sml_dataplane *dataplane, uint32_t number,
 static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number,
 				struct sml_slot_progress *states, uint32_t n)
 {
-	const struct sml_pool_rules *rules = &job_of(dataplane, number)->rules;
+	const struct sml_pool_rules *rules = &job_of(dataplane, number)->common.rules;
 	uint32_t n_slots = (uint32_t)rules->head_slots + rules->data_slots, found = 0;
 	struct sml_slot buffers[2];
 	const struct sml_pool pool = {.slots = buffers};
@@ -448,24 +428,17 @@ static uint32_t xdp_slot_states(struct sml_dataplane *dataplane, uint32_t number
 /* Packets that ended in the kernel, plus those that came to the socket. */
 static void xdp_counters(struct sml_dataplane *dataplane, struct sml_dataplane_counters *counters)
 {
-	const struct sml_udp_inbox_counters *in = sml_udp_inbox_counters(dataplane->socket.inbox);
-	const struct sml_udp_sender *out = &dataplane->socket.sender;
 	struct sml_xdp_traffic traffic;
 
 	sml_xdp_maps_traffic(dataplane->maps, &traffic);
-	pthread_mutex_lock(&dataplane->mutex);
-	*counters = dataplane->counters;
-	counters->socket_drops = in->drops;
-	counters->send_drops = out->drops;
-	counters->packets_received = in->packets + traffic.packets_received;
-	counters->bytes_received = in->bytes + traffic.bytes_received;
-	counters->packets_sent = out->packets + traffic.packets_sent;
-	counters->bytes_sent = out->bytes + traffic.bytes_sent;
+	sml_daemon_counters(&dataplane->daemon, counters);
+	counters->packets_received += traffic.packets_received;
+	counters->bytes_received += traffic.bytes_received;
+	counters->packets_sent += traffic.packets_sent;
+	counters->bytes_sent += traffic.bytes_sent;
 	counters->bad_checksums = traffic.fates[SML_XDP_FATE_BAD_CHECKSUM];
-	counters->verdicts[SML_VERDICT_MALFORMED] += in->malformed;
 	for (unsigned v = 0; v < SML_VERDICTS; v++)
 		counters->verdicts[v] += traffic.fates[v];
-	pthread_mutex_unlock(&dataplane->mutex);
 }
 
 const struct sml_dataplane_operations sml_dataplane_xdp = {

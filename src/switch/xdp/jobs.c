@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "switch/shared/daemon.h"
 #include "switch/xdp/internal.h"
 
 static struct sml_xdp_map_row *find_job(struct sml_xdp_maps *maps, uint32_t number)
@@ -27,36 +28,21 @@ static bool is_taken(const struct sml_xdp_maps *maps, size_t map_row, bool waits
 	return waits ? state == SML_XDP_USED : state != SML_XDP_FREE;
 }
 
-static bool is_free(const struct sml_xdp_maps *maps, uint32_t first, uint32_t n, bool waits)
-{
-	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		const struct sml_xdp_map_row *job = &maps->map_rows[i];
-
-		if (is_taken(maps, i, waits) && first < job->first_buffer + job->n_buffers &&
-		    job->first_buffer < first + n)
-			return false;
-	}
-	return true;
-}
-
-/* A job's buffers lie in a row: the first that is free begins the array or follows a job's. */
+/* A job's buffers lie in a row. */
 static bool find_buffers(const struct sml_xdp_maps *maps, struct sml_xdp_map_row *wanted,
 			 bool waits)
 {
-	uint32_t n = wanted->n_buffers, all = 2 * maps->config.max_slots;
+	struct sml_run taken[SML_XDP_JOB_PLACES], run = {.n = wanted->n_buffers};
+	unsigned n = 0;
+	bool found;
 
-	wanted->first_buffer = 0;
-	if (n <= all && is_free(maps, 0, n, waits))
-		return true;
-	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++) {
-		uint32_t first = maps->map_rows[i].first_buffer + maps->map_rows[i].n_buffers;
-
-		if (!is_taken(maps, i, waits) || first + n > all || !is_free(maps, first, n, waits))
-			continue;
-		wanted->first_buffer = first;
-		return true;
-	}
-	return false;
+	for (size_t i = 0; i < SML_XDP_JOB_PLACES; i++)
+		if (is_taken(maps, i, waits))
+			taken[n++] = (struct sml_run){maps->map_rows[i].first_buffer,
+						      maps->map_rows[i].n_buffers};
+	found = sml_run_find(&run, 2 * maps->config.max_slots, taken, n);
+	wanted->first_buffer = run.first;
+	return found;
 }
 
 static bool find_row(const struct sml_xdp_maps *maps, struct sml_xdp_map_row *wanted, bool waits)

@@ -2,21 +2,16 @@
 /*
  * The XDP dataplane's thread handles what reaches the socket despite the program: it answers
  * probes, sends completed results if the ports cannot transmit them for XDP, and passes on the
- * program's notes of mismatches.
- *
- * The invariant: no contribution is ever summed here. Slots are only in the kernel.
+ * program's notes of mismatches. Slots are only in the kernel.
  */
 #ifndef SML_SWITCH_XDP_THREAD_H
 #define SML_SWITCH_XDP_THREAD_H
 
 #include <bpf/libbpf.h>
-#include <pthread.h>
 
-#include "net/udp_inbox.h"
 #include "net/udp_results.h"
 #include "net/udp_socket.h"
-#include "switch/dataplane.h"
-#include "switch/shared/daemon_socket.h"
+#include "switch/shared/daemon.h"
 #include "switch/xdp/attach.h"
 #include "switch/xdp/maps.h"
 
@@ -24,9 +19,7 @@
 #define SML_XDP_LONGEST_BYTES (SML_HEADER_BYTES + 4 * SML_XDP_LANES)
 
 struct sml_xdp_user_job {
-	struct sml_pool_rules rules;
-	bool started, mismatch_reported;
-	uint64_t daemon_key; /* see bpf/layout.h */
+	struct sml_daemon_job common; /* its key: see bpf/layout.h */
 	/*
 	 * As the socket received it; the program has learned its own copy from the same probes. A
 	 * leaf's parent is the last, as in the program's table of peers.
@@ -35,24 +28,18 @@ struct sml_xdp_user_job {
 	uint32_t arrived_by[SML_MAX_CHILDREN + 1]
 			   [SML_MAX_SHARDS]; /* interface; 0 if not heard yet, or not reported */
 	bool has_path[SML_MAX_CHILDREN + 1][SML_MAX_SHARDS];
-	uint32_t renewals[SML_MAX_CHILDREN][SML_MAX_SHARDS]; /* 0 if there is none */
 	/* Of a leaf: where it has sent its probes, and how many lanes have come back. */
 	union sml_sockaddr parent;
 	uint16_t up_lanes[SML_MAX_SHARDS];
 };
 
 struct sml_dataplane {
-	struct sml_dataplane_config config;
+	struct sml_daemon daemon;
 	struct sml_xdp_maps *maps;
 	struct sml_xdp_ports ports;
 	struct ring_buffer *events;
-	struct sml_daemon_socket socket; /* its sender: under the mutex */
-	union sml_sockaddr parent;	 /* of a leaf; the control thread's */
-	pthread_mutex_t mutex;		 /* all below */
-	struct sml_xdp_user_job *jobs[SML_MAX_JOBS];
-	struct sml_dataplane_counters counters;
-	struct sml_results results; /* by the sender */
-	struct sml_packet packets[SML_RECEIVE_PACKETS];
+	union sml_sockaddr parent;  /* of a leaf; the control thread's */
+	struct sml_results results; /* by the sender, under its mutex */
 };
 
 /* ring_buffer_sample_fn of the program's events; its context is the dataplane. */
@@ -61,7 +48,6 @@ int sml_xdp_thread_event(void *context, void *data, size_t bytes);
 /* The socket, what comes by it, and what leaves. 0, or an error with a text. */
 int sml_xdp_thread_open(struct sml_dataplane *dataplane);
 
-/* What the socket's thread does; its argument is the dataplane. */
-void *sml_xdp_thread_serve(void *argument);
+extern const struct sml_daemon_service sml_xdp_thread_service;
 
 #endif
