@@ -85,7 +85,7 @@ struct sml_failed_job {
 	bool list_stays;       /* or did so elsewhere, or also as a member of another such job */
 	uint32_t decisions;    /* the number of the last one; also of those that never ran */
 	struct sml_ranks gone; /* ranks that have died, or were leaving */
-	/* For their next job: states/survivors.c. */
+	/* For their next job: states/end.c. */
 	struct sml_ranks awaited;	 /* ranks that may go on */
 	bool is_used;			 /* a next job has run: late ranks hold nothing */
 	uint32_t heartbeat_ms;		 /* the longest of its ranks */
@@ -113,7 +113,7 @@ struct sml_peer {
 	struct sml_job *job;
 	struct sml_applicant *applicant; /* it asks to be a member; NULL if it does not */
 	uint16_t rank;
-	/* It was that rank of a job that has failed here: states/survivors.c. 0: it was not. */
+	/* It was that rank of a job that has failed here: states/end.c. 0: it was not. */
 	uint64_t survived, stays_until_ns; /* the job's tag */
 	struct sml_peer *next_survivor;
 	/* After an absence of the switch itself: job/input/jobs.c. */
@@ -273,7 +273,7 @@ struct sml_jobs {
 	/* Those who ask to be members, the first first: job/join/decide.c. */
 	struct sml_applicant *applicants;
 	struct sml_decision *deciding; /* of the job that they join now */
-	struct sml_peer *survivors;    /* of jobs that have failed: states/survivors.c */
+	struct sml_peer *survivors;    /* of jobs that have failed: states/end.c */
 	/* In a tree. */
 	struct sml_branch *branches; /* the leaves of this switch */
 	uint64_t leaves_logged_ns;   /* n_leaves_logged were logged in the second from here */

@@ -442,7 +442,6 @@ void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 		    sml_job_deadline(jobs->jobs[i]) <= now_ns && !sml_listed_tick(jobs->jobs[i]))
 			sml_job_tick(jobs->jobs[i]);
 	sml_survivors_tick(jobs);
-	sml_kept_tick(jobs);
 	sml_applicants_tick(jobs);
 	sml_branches_tick(jobs);
 	if (sml_jobs_is_leaf(jobs))
@@ -457,7 +456,6 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 	if (sml_jobs_is_leaf(jobs))
 		first_ns = sml_earlier(first_ns, sml_leaf_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_survivors_deadline(jobs));
-	first_ns = sml_earlier(first_ns, sml_kept_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));
 	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
 		if (!sml_jobs_is_leaf(jobs) && jobs->jobs[i] != NULL)
@@ -494,7 +492,8 @@ void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 		if (jobs->jobs[i] != NULL)
 			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,
 				     "the switch was stopped");
-	sml_survivors_stop(jobs);
+	while (sml_survivors_make_room(jobs))
+		;
 	if (sml_jobs_is_leaf(jobs))
 		sml_leaf_stop(jobs);
 	while (jobs->branches != NULL)

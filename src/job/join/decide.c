@@ -210,8 +210,7 @@ static void dismiss_misfits(struct sml_jobs *jobs, const struct group *group)
 			rank += fits(jobs, terms, rank, applicant);
 	}
 	if (terms != NULL)
-		free(terms->members.of);
-	free(terms);
+		sml_job_free(terms);
 }
 
 /* How many may join; the rest goes on waiting. */

@@ -12,8 +12,8 @@ void sml_job_join(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl
 void sml_job_join_as(struct sml_jobs *jobs, struct sml_peer *peer, const SmlControl__Join *join);
 
 /*
- * Makes a job of these terms that is not in the list of the switch's jobs. The caller frees the job
- * and its members.
+ * Makes a job of these terms that is not in the list of the switch's jobs, to be freed or put
+ * there.
  */
 struct sml_job *sml_job_with_terms(struct sml_jobs *jobs, const SmlControl__Join *join);
 

@@ -28,6 +28,34 @@ struct sml_job *sml_job_new(struct sml_jobs *jobs, const char *name, uint32_t n_
 	return job;
 }
 
+void sml_decision_free(struct sml_decision *decision)
+{
+	if (decision != NULL) {
+		free(decision->before);
+		free(decision->asked);
+	}
+	free(decision);
+}
+
+void sml_job_free(struct sml_job *job)
+{
+	sml_decision_free(job->elastic.decision);
+	free(job->stripes.secrets);
+	free(job->stripes.waited_ms);
+	free(job->members.of);
+	free(job);
+}
+
+void sml_jobs_sweep(struct sml_jobs *jobs)
+{
+	struct sml_job *next;
+
+	for (; jobs->over != NULL; jobs->over = next) {
+		next = jobs->over->next_over;
+		sml_job_free(jobs->over);
+	}
+}
+
 void sml_job_take_place(struct sml_job *job, uint32_t place)
 {
 	job->place = place;

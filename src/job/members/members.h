@@ -6,11 +6,18 @@
 #include "job/members/job.h"
 
 /*
- * Makes a job without members that is not in the list of the switch's jobs; the caller frees the
- * job and its members. Returns NULL if there is no memory. And puts it at a free place there.
+ * Makes a job without members that is not in the list of the switch's jobs. Returns NULL if there
+ * is no memory. And puts it at a free place there.
  */
 struct sml_job *sml_job_new(struct sml_jobs *jobs, const char *name, uint32_t n_ranks);
 void sml_job_take_place(struct sml_job *job, uint32_t place);
+
+/* It has no members, or is over. A decision may be NULL. */
+void sml_job_free(struct sml_job *job);
+void sml_decision_free(struct sml_decision *decision);
+
+/* Free the jobs that are over. Between two inputs. */
+void sml_jobs_sweep(struct sml_jobs *jobs);
 
 /* Separates the rank from its peer. Returns the peer; NULL if there was none. */
 struct sml_peer *sml_job_release(struct sml_job *job, unsigned rank);

@@ -2,7 +2,7 @@
 /*
  * How the switch's slots are divided. A job that gathers holds the minimum. When all its ranks have
  * joined, it gets what it wants, or its share of the rest: jobs that still gather, and those whose
- * members change (states/survivors.c), have equal rights, and a little is kept for jobs that may
+ * members change (states/end.c), have equal rights, and a little is kept for jobs that may
  * still come. Slots come back when a job ends; a job never gets more while it runs.
  *
  * The invariant: slots_in_use is the sum of what all jobs hold, and never above max_slots.

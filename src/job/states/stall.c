@@ -9,13 +9,11 @@
  */
 #include "job/states/states.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "control/text.h"
 
 #define ANSWER_EVERY_NS 100000000ull
 /* 4 KiB for each of 4,096 ranks, and all that there is to say for each of 64. */
@@ -23,13 +21,7 @@
 /* Of a rank's state, besides its host's name. */
 #define STATE_BYTES 32
 
-/* A report, and the memory of its parts. */
-struct stalls {
-	struct sml_waits_message message;
-	SmlControl__RankState *ranks;
-};
-
-static void add_rank(const struct sml_job *job, uint16_t rank, struct stalls *out)
+static void add_rank(const struct sml_job *job, uint16_t rank, struct sml_stalls *out)
 {
 	const struct sml_member *member = &job->members.of[rank];
 	SmlControl__StallReport *report = &out->message.report;
@@ -62,7 +54,7 @@ static size_t state_bytes(const struct sml_job *job, unsigned rank)
 
 /* The urgent ones come first, because there may be no room for all. */
 static void add_ranks(const struct sml_job *job, const uint32_t *n_missing, size_t room,
-		      struct stalls *out)
+		      struct sml_stalls *out)
 {
 	for (unsigned urgent = 0; urgent < URGENCIES; urgent++) {
 		for (unsigned rank = 0; rank < job->n_ranks; rank++) {
@@ -78,7 +70,7 @@ static void add_ranks(const struct sml_job *job, const uint32_t *n_missing, size
 	}
 }
 
-static void close_stalls(struct stalls *stalls)
+void sml_stalls_close(struct sml_stalls *stalls)
 {
 	if (stalls == NULL)
 		return;
@@ -88,13 +80,12 @@ static void close_stalls(struct stalls *stalls)
 	free(stalls);
 }
 
-/* NULL: no memory, or the job has not begun. */
-static struct stalls *open_stalls(struct sml_job *job)
+struct sml_stalls *sml_stalls_open(struct sml_job *job)
 {
 	uint32_t room = ALL_BYTES / job->n_ranks / 2;
 	uint32_t n_missing[SML_MAX_WORLD] = {0};
 	SmlControl__RankState **list;
-	struct stalls *stalls;
+	struct sml_stalls *stalls;
 	struct sml_waits waits;
 
 	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
@@ -114,7 +105,7 @@ static struct stalls *open_stalls(struct sml_job *job)
 		add_ranks(job, n_missing, room, stalls);
 		return stalls;
 	}
-	close_stalls(stalls);
+	sml_stalls_close(stalls);
 	return NULL;
 }
 
@@ -151,13 +142,13 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 {
 	size_t n_slots = sml_job_pool_slots(job);
 	SmlControl__StallReport report;
-	struct stalls *stalls;
+	struct sml_stalls *stalls;
 
 	if (from >= job->terms.stripes || !job->members.of[from].stalls_requested ||
 	    in->n_slots > n_slots || in->n_sets > 2 * n_slots)
 		return;
 	job->members.of[from].stalls_requested = false;
-	stalls = open_stalls(job);
+	stalls = sml_stalls_open(job);
 	if (stalls == NULL)
 		return;
 	report = stalls->message.report;
@@ -168,12 +159,12 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	report.partial = in->partial;
 	report.stripe = from;
 	pass(job, &report);
-	close_stalls(stalls);
+	sml_stalls_close(stalls);
 }
 
 void sml_job_look_for_answers(struct sml_job *job)
 {
-	struct stalls *stalls;
+	struct sml_stalls *stalls;
 
 	if (!sml_job_pool_is_answered(job))
 		return;
@@ -181,13 +172,13 @@ void sml_job_look_for_answers(struct sml_job *job)
 		sml_parent_send_slots(job);
 		return;
 	}
-	stalls = open_stalls(job);
+	stalls = sml_stalls_open(job);
 	if (stalls == NULL)
 		return;
 	pass(job, &stalls->message.report);
 	for (unsigned rank = 0; rank < job->n_ranks; rank++)
 		job->members.of[rank].stalls_wanted = false;
-	close_stalls(stalls);
+	sml_stalls_close(stalls);
 }
 
 void sml_job_query_leaves(struct sml_job *job)
@@ -215,108 +206,4 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 		return;
 	}
 	sml_job_query_leaves(job);
-}
-
-/* The connection ends with it, unless the rank may go on in a next membership. */
-static void abort_peer(const struct sml_job *job, struct sml_peer *peer, uint16_t rank,
-		       SmlControl__Abort *abort_message)
-{
-	if (sml_peer_send(job->jobs, peer, sml_envelope(ABORT, abort, abort_message)) != 0)
-		/* For lack of memory: there may still be room for the text alone. */
-		sml_peer_refuse(job->jobs, peer, abort_message->error, abort_message->text);
-	else if (!sml_survivor_stays(job, peer, rank))
-		sml_peer_end(job->jobs, peer);
-}
-
-void sml_job_abort_all(struct sml_job *job, int error, const char *text)
-{
-	SmlControl__Abort message = SML_CONTROL__ABORT__INIT;
-	struct stalls *stalls = open_stalls(job);
-
-	message.error = error;
-	message.text = (char *)(uintptr_t)text;
-	message.stalls = stalls ? &stalls->message.report : NULL;
-	message.again = job->end.lacks_room;
-	message.planned = job->end.planned;
-	for (uint16_t rank = 0; rank < job->n_ranks; rank++) {
-		struct sml_peer *peer = sml_job_release(job, rank);
-
-		if (peer != NULL)
-			abort_peer(job, peer, rank, &message);
-	}
-	close_stalls(stalls);
-}
-
-/*
- * ---- two ranks made different calls ----
- *
- * Both are asked for theirs, and then all ranks are told.
- */
-
-void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch)
-{
-	SmlControl__Describe describe = SML_CONTROL__DESCRIBE__INIT;
-
-	if (sml_jobs_is_leaf(job->jobs)) {
-		sml_parent_mismatch(job, mismatch);
-		return;
-	}
-	/* Before that, no rank has contributed, and ranks have nothing to describe. */
-	if (job->mismatch.since_ns != 0 || job->state < SML_JOB_RUNNING)
-		return;
-	job->mismatch.found = *mismatch;
-	job->mismatch.since_ns = job->jobs->now_ns;
-	describe.slot = mismatch->slot;
-	describe.use = mismatch->use;
-	describe.chunk = mismatch->chunk;
-	for (unsigned i = 0; i < 2; i++)
-		if (job->members.of[mismatch->ranks[i]].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members.of[mismatch->ranks[i]].peer,
-					    sml_envelope(DESCRIBE, describe, &describe));
-}
-
-static void describe(const struct sml_job *job, unsigned i, char *text, size_t bytes)
-{
-	const struct sml_member *member = &job->members.of[job->mismatch.found.ranks[i]];
-
-	snprintf(text, bytes, "rank %u (host %.40s, pid %u) called %s",
-		 job->mismatch.found.ranks[i], member->host, member->pid,
-		 job->mismatch.calls[i].text[0] ? job->mismatch.calls[i].text : "(no answer)");
-}
-
-void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl__Description *in)
-{
-	struct sml_reported_call *call = &job->mismatch.calls[which];
-
-	sml_text_copy(call->text, sizeof(call->text), in->text);
-	call->call = in->call ? *in->call : (SmlControl__Call){.wire = 0};
-}
-
-/* Where only the wire differs, the program may be right, and a setting differs. */
-static const char *advice(const struct sml_job *job)
-{
-	const SmlControl__Call *one = &job->mismatch.calls[0].call;
-	const SmlControl__Call *other = &job->mismatch.calls[1].call;
-
-	if (one->wire == 0 || other->wire == 0 || one->wire == other->wire ||
-	    one->collective != other->collective || one->number != other->number ||
-	    one->count != other->count || one->type != other->type || one->op != other->op ||
-	    one->root != other->root)
-		return "";
-	return one->residual == other->residual ? ", on the same wire (SWITCHML_WIRE)"
-						: ", on the same wire (SWITCHML_WIRE), all "
-						  "with a residual or all without one";
-}
-
-void sml_job_report_mismatch(struct sml_job *job)
-{
-	char calls[2][SML_SENTENCE_BYTES];
-
-	for (unsigned i = 0; i < 2; i++)
-		describe(job, i, calls[i], sizeof(calls[i]));
-	sml_job_fail(
-		job, SML_ERROR_MISMATCH,
-		"ranks of job \"%s\" made different calls: %.360s; %.360s. All ranks must make the "
-		"same calls in the same order%s",
-		job->name, calls[0], calls[1], advice(job));
 }

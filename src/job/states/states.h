@@ -12,6 +12,13 @@ void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)
 /* Is the path of a rank that says Ready known here? False: the job has failed. */
 bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready);
 
+/*
+ * Two ranks disagree: ask both, and keep the answer of each. Later, when both have answered or it
+ * took too long, tell all.
+ */
+void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
+void sml_job_report_mismatch(struct sml_job *job);
+
 /* ---- job.c: who has joined, who leaves, and what is due when ---- */
 
 /* The newcomer is a member now: admit the job if all ranks have joined. */
@@ -136,19 +143,15 @@ void sml_job_query_member(const struct sml_job *job, struct sml_member *member);
 /* A rank reports what its slots are waiting for: pass it to those who have asked. */
 void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__StallReport *in);
 
-/*
- * The job has failed: send every member the error with what slots are waiting for, and end the
- * connections.
- */
-void sml_job_abort_all(struct sml_job *job, int error, const char *text);
+/* A report of it, and the memory of its parts. */
+struct sml_stalls {
+	struct sml_waits_message message;
+	SmlControl__RankState *ranks;
+};
 
-/*
- * Two ranks disagree: ask both, and keep the answer of each. Later, when both have answered or it
- * took too long, tell all.
- */
-void sml_job_mismatch(struct sml_job *job, const struct sml_mismatch *mismatch);
-void sml_job_describe_call(struct sml_job *job, unsigned which, const SmlControl__Description *in);
-void sml_job_report_mismatch(struct sml_job *job);
+/* NULL: no memory, or the job has not begun. Then there is nothing to be closed. */
+struct sml_stalls *sml_stalls_open(struct sml_job *job);
+void sml_stalls_close(struct sml_stalls *stalls);
 
 /*
  * ---- end.c: the ends of a job ----
@@ -195,20 +198,7 @@ bool sml_job_given_up(struct sml_job *job, uint16_t rank, uint64_t missed_ns, co
  */
 bool sml_job_end_at_leaf(struct sml_job *job, const char *how, bool planned);
 
-/* NULL is allowed. */
-void sml_decision_free(struct sml_decision *decision);
-
-/* Free the jobs that are over. Between two inputs. */
-void sml_jobs_sweep(struct sml_jobs *jobs);
-
-/* ---- survivors.c: ranks of a job that has ended, which may go on in its next membership ---- */
-
-/*
- * The job fails, and the peer, which is this rank of it, has been told: keep its connection. If the
- * rank cannot be in a next membership, returns false and does nothing; the caller then ends the
- * connection.
- */
-bool sml_survivor_stays(const struct sml_job *job, struct sml_peer *peer, uint16_t rank);
+/* ---- end.c: ranks of a job that has ended, which may go on in its next membership ---- */
 
 /* It says that it goes on, and its connection may end. Nothing if it is no survivor. */
 void sml_survivor_goes_on(struct sml_jobs *jobs, struct sml_peer *peer);
@@ -225,14 +215,11 @@ bool sml_survivors_make_room(struct sml_jobs *jobs);
 /* This switch was away. The ends of those who may have given it up prove nothing. */
 void sml_survivors_doubt(struct sml_jobs *jobs, uint64_t away_ns);
 
+/* When the first connection or place has stayed for long enough; and end what has. */
 uint64_t sml_survivors_deadline(const struct sml_jobs *jobs);
 void sml_survivors_tick(struct sml_jobs *jobs);
-void sml_survivors_stop(struct sml_jobs *jobs);
 
-/* ---- survivors.c: the place of a job whose members change ---- */
-
-/* The job ends. If ranks of it may go on, its place is kept for their next job. */
-void sml_kept_begin(const struct sml_job *job);
+/* ---- end.c: the place of a job whose members change ---- */
 
 /* That of the job with this tag; NULL if none is kept. */
 struct sml_failed_job *sml_kept_find(const struct sml_jobs *jobs, uint64_t tag);
@@ -260,8 +247,5 @@ void sml_kept_without(struct sml_jobs *jobs, struct sml_failed_job *job, unsigne
 
 /* That rank of the job with this tag is here, whatever became of its last connection. */
 void sml_kept_back(const struct sml_jobs *jobs, uint64_t tag, unsigned rank);
-
-uint64_t sml_kept_deadline(const struct sml_jobs *jobs);
-void sml_kept_tick(struct sml_jobs *jobs);
 
 #endif
