@@ -77,22 +77,17 @@ TEST(files_that_make_no_sense_are_no_quota)
 	assert_true(sml_cores() >= 1);
 }
 
-static int make_root(void **state)
+static void make_root(void)
 {
-	(void)state;
-	return mkdtemp(root) ? 0 : -1;
+	assert_true(mkdtemp(root));
 }
 
-static int remove_root(void **state)
+static void remove_root(void)
 {
 	char command[64];
 
-	(void)state;
 	snprintf(command, sizeof(command), "rm -r %s", root);
-	return system(command);
+	assert_int_equal(system(command), 0);
 }
 
-int main(void)
-{
-	return test_run(make_root, remove_root);
-}
+TESTS_BETWEEN(make_root, remove_root)

@@ -24,15 +24,13 @@ struct counted {
 static struct sml_loop *loop;
 static struct counted counted[N_WATCHES];
 
-static int open_loop(void **state)
+static void open_loop(void)
 {
-	(void)state;
-	return sml_loop_open(&loop);
+	assert_int_equal(sml_loop_open(&loop), 0);
 }
 
-static int close_loop(void **state)
+static void close_loop(void)
 {
-	(void)state;
 	for (unsigned i = 0; i < N_WATCHES; i++) {
 		sml_watch_free(counted[i].watch);
 		if (counted[i].fds[1] > 0) {
@@ -42,7 +40,6 @@ static int close_loop(void **state)
 		counted[i] = (struct counted){.watch = NULL};
 	}
 	sml_loop_close(loop);
-	return 0;
 }
 
 static void count(void *self, unsigned what)

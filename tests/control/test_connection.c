@@ -61,9 +61,8 @@ static void join(unsigned rank)
 	say(rank, sml_envelope(JOIN, join, &message));
 }
 
-static int open_server(void **state)
+static void open_server(void)
 {
-	(void)state;
 	server = control_server_open();
 	for (unsigned rank = 0; rank < N_RANKS; rank++) {
 		connect_rank(rank);
@@ -71,17 +70,14 @@ static int open_server(void **state)
 	}
 	serve_all();
 	assert_int_equal(server->jobs.n_members, N_RANKS);
-	return 0;
 }
 
-static int close_server(void **state)
+static void close_server(void)
 {
-	(void)state;
 	for (unsigned rank = 0; rank < N_RANKS; rank++)
 		if (fds[rank] >= 0)
 			close(fds[rank]);
 	control_server_close(server);
-	return 0;
 }
 
 /* With Admitted unread. */

@@ -44,9 +44,11 @@ static struct sml_tls *open_keyed(enum sml_tls_end end, const char *secret)
 
 static struct sml_tls *of_switch, *of_worker, *of_other_switch, *of_other_worker;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-	(void)state;
+	const char *text = getenv("SML_SEED");
+
+	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
 	if (!sml_tls_is_built()) {
 		printf("this build has no TLS\n");
 		exit(77);
@@ -55,16 +57,15 @@ static int set_up(void **state)
 	of_worker = open_keyed(SML_TLS_WORKER, SECRET);
 	of_other_switch = open_keyed(SML_TLS_SWITCH, OTHER_SECRET);
 	of_other_worker = open_keyed(SML_TLS_WORKER, OTHER_SECRET);
-	return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
 	sml_tls_close(of_switch);
 	sml_tls_close(of_worker);
 	sml_tls_close(of_other_switch);
 	sml_tls_close(of_other_worker);
-	return certificates_remove(state);
+	certificates_remove();
 }
 
 /* ---- two ends ---- */
@@ -410,10 +411,4 @@ TEST(a_wrong_key_costs_less_than_the_right_one)
 	assert_true(wrong_ns < right_ns);
 }
 
-int main(void)
-{
-	const char *text = getenv("SML_SEED");
-
-	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
-	return test_run(set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

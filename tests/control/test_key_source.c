@@ -182,5 +182,5 @@ int main(void)
 		printf("this build has no TLS\n");
 		return 77;
 	}
-	return test_run(NULL, NULL);
+	return test_run();
 }

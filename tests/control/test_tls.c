@@ -20,19 +20,20 @@
 static struct sml_tls *of_switch, *of_worker;
 static uint64_t seed;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-	(void)state;
+	const char *text = getenv("SML_SEED");
+
+	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
 	of_switch = certificates_need_switch();
 	of_worker = certificates_of_worker();
-	return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
 	sml_tls_close(of_switch);
 	sml_tls_close(of_worker);
-	return certificates_remove(state);
+	certificates_remove();
 }
 
 static void open_both(struct end *server, struct end *worker)
@@ -118,10 +119,4 @@ TEST(garbage_is_no_handshake)
 	}
 }
 
-int main(void)
-{
-	const char *text = getenv("SML_SEED");
-
-	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
-	return test_run(set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

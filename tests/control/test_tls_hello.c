@@ -19,17 +19,15 @@
 
 static struct sml_tls *of_switch;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-	(void)state;
 	of_switch = certificates_need_switch();
-	return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
 	sml_tls_close(of_switch);
-	return certificates_remove(state);
+	certificates_remove();
 }
 
 /* The first message of OpenSSL's own client, with key shares of these groups. */
@@ -144,7 +142,4 @@ TEST(a_better_group_is_asked_for)
 	assert_true(cost_ns(slow, slow_bytes) < 2 * cost_ns(honest, honest_bytes));
 }
 
-int main(void)
-{
-	return test_run(set_up, tear_down);
-}
+TESTS_BETWEEN(set_up, tear_down)

@@ -174,9 +174,8 @@ static void start_member(void)
 	count_pongs(&member);
 }
 
-static int open_server(void **state)
+static void open_server(void)
 {
-	(void)state;
 	server = control_server_open();
 	look = sml_watch_new(server->loop, -1, on_look, NULL);
 	assert_non_null(look);
@@ -185,18 +184,15 @@ static int open_server(void **state)
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		connect_peer(&strangers[i]);
 	serve_all();
-	return 0;
 }
 
-static int close_server(void **state)
+static void close_server(void)
 {
-	(void)state;
 	hang_up(&member);
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		hang_up(&strangers[i]);
 	sml_watch_free(look);
 	control_server_close(server);
-	return 0;
 }
 
 /* ---- cases ---- */

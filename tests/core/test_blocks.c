@@ -237,7 +237,4 @@ TEST(a_nan_spoils_its_own_block_only)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -332,7 +332,4 @@ TEST(modes_of_the_machine_do_not_matter)
 	free(memory);
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -381,7 +381,4 @@ TEST(parts_of_all_ranks_fit_in_their_lanes)
 		}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -84,7 +84,4 @@ TEST(narrow_integers_wrap_at_their_own_width)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -181,7 +181,4 @@ TEST(vectors_and_scalars_agree_on_order_and_integers)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -108,7 +108,4 @@ TEST(max_and_min_of_64_bits_are_exact)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

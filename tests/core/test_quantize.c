@@ -388,7 +388,4 @@ TEST(exponent_too_small_for_the_elements_clamps_them)
 			}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -183,7 +183,4 @@ TEST(sums_of_every_exponent_are_rounded_as_the_reference_does)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -163,7 +163,4 @@ TEST(nothing_is_written_beside_the_lanes_wherever_they_lie)
 		}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

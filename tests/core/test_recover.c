@@ -196,7 +196,4 @@ TEST(elements_that_nothing_decodes_to_are_refused)
 	assert_true(sml_code_recover(&code, &exponent, 0, elements, 70, lanes));
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

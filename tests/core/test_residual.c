@@ -211,7 +211,4 @@ TEST(a_residual_changes_when_the_call_has_succeeded_and_not_before)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, end);
-}
+TESTS_BETWEEN(seed_is_set, end)

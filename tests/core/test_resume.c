@@ -17,13 +17,12 @@ static struct rig rig;
 static struct sml_worker next;
 static struct guarded next_memory;
 
-static int end(void **state)
+static void end(void)
 {
 	bool whole = rig_fini(&rig);
 
-	(void)state;
 	whole &= guard_give(&next_memory);
-	return whole ? 0 : -1;
+	assert_true(whole);
 }
 
 static void take(uint32_t rank, uint32_t ticket)
@@ -34,6 +33,14 @@ static void take(uint32_t rank, uint32_t ticket)
 	rig_answer(&rig, &packet, ticket, &result);
 	assert_int_not_equal(rig_to_rank(&rig, rank, result.bytes, result.length),
 			     SML_WORKER_IGNORED);
+}
+
+/* One rank, whose head chunk is done. */
+static void begin(uint16_t data_slots, uint32_t n_chunks)
+{
+	rig_init(&rig, 1, 1, data_slots);
+	rig_submit(&rig, n_chunks * RIG_LANES);
+	take(0, 1);
 }
 
 /* Another epoch of rank 0, with other slots. */
@@ -66,9 +73,7 @@ TEST_WITH(a_rank_reports_what_it_lacks_and_keeps, NULL, end)
 	uint32_t chunks[8];
 	uint16_t n_lanes;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1); /* the head chunk */
+	begin(2, 10);
 	take(0, 2); /* data chunk 0, then 2 in its slot */
 	take(0, 5); /* 1 by the other slot, then 5 */
 	sml_worker_freeze(workers[0]);
@@ -88,9 +93,7 @@ TEST_WITH(a_report_ends_at_its_capacity, NULL, end)
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	struct guarded chunks;
 
-	rig_init(&rig, 1, 1, 1);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1);
+	begin(1, 10);
 	take(0, 0x70000000); /* a switch that lies */
 	sml_worker_freeze(workers[0]);
 	chunks = guard_take(3 * sizeof(uint32_t));
@@ -104,9 +107,7 @@ TEST_WITH(a_hand_over_is_adopted_where_it_fits_and_once, NULL, end)
 	struct sml_worker *workers[] = {&rig.ranks[0].worker};
 	uint32_t lanes[RIG_LANES] = {0};
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 2 * RIG_LANES);
-	take(0, 1);
+	begin(2, 2);
 	sml_worker_freeze(workers[0]);
 	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 2, lanes, RIG_LANES), -1);
 	assert_int_equal(sml_resume_adopt(workers, 1, SML_DATA, 0, lanes, RIG_LANES - 1), -1);
@@ -122,9 +123,7 @@ TEST_WITH(the_new_epoch_does_the_table_and_then_what_follows, NULL, end)
 	static const uint32_t lacked[] = {1, 4};
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1);
+	begin(2, 10);
 	take(0, 2);
 	sml_worker_freeze(frozen);
 	begin_again(frozen, lacked, 2, 5, 4);
@@ -142,9 +141,7 @@ TEST_WITH(what_was_measured_of_a_dead_switch_says_nothing_of_the_next, NULL, end
 	static const uint32_t lacked[] = {1, 4};
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1);
+	begin(2, 10);
 	take(0, 2);
 	sml_rtt_sample(&frozen->rtt, 50000, true, rig.now_ns);
 	sml_worker_freeze(frozen);
@@ -160,9 +157,7 @@ TEST_WITH(a_second_death_forgets_nothing_of_the_first, NULL, end)
 	struct sml_worker *frozen = &rig.ranks[0].worker, *workers[] = {&next};
 	uint32_t chunks[8];
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1);
+	begin(2, 10);
 	take(0, 2); /* 0 is here, 1 in flight, 2 assigned */
 	take(0, 7); /* 1 is here; after a hand-over, it would be the same */
 	take(0, 8); /* 2 */
@@ -202,9 +197,7 @@ static void assert_kept(uint32_t chunk)
 
 TEST_WITH(a_result_is_copied_only_when_its_slot_leaves_the_tensor, NULL, end)
 {
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 4 * RIG_LANES);
-	take(0, 1);
+	begin(2, 4);
 	assert_int_equal(kept_at(0), SML_KEPT_COPY); /* the head has no buffer */
 	take(0, 2);
 	take(0, 3);
@@ -227,9 +220,7 @@ TEST_WITH(a_frozen_worker_has_copied_what_was_in_the_buffer, NULL, end)
 	struct sml_tensor *tensor = &rig.ranks[0].calls[0].tensor;
 	struct rig_packet packet;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 10 * RIG_LANES);
-	take(0, 1);
+	begin(2, 10);
 	take(0, 2);
 	take(0, 3);
 	assert_true(rig_send(&rig, 0, &packet)); /* one slot waits, the other is in flight */
@@ -254,9 +245,7 @@ TEST_WITH(nothing_is_read_from_a_buffer_that_a_lie_has_given_back, NULL, end)
 	uint32_t chunks[8];
 	uint16_t n_lanes;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 2 * RIG_LANES);
-	take(0, 1);
+	begin(2, 2);
 	take(0, 1); /* chunk 0, and then chunk 1, which is the other slot's */
 	assert_int_equal(kept_at(1), SML_KEPT_IN_BUFFER);
 	take(0, 3);
@@ -318,9 +307,7 @@ TEST_WITH(what_was_in_flight_may_be_sent_by_another_shard_of_the_next_epoch, NUL
 	struct sml_worker *frozen = &rig.ranks[0].worker;
 	struct rig_packet packet;
 
-	rig_init(&rig, 1, 1, 2);
-	rig_submit(&rig, 4 * RIG_LANES);
-	take(0, 1);
+	begin(2, 4);
 	assert_true(rig_send(&rig, 0, &packet));
 	assert_true(rig_send(&rig, 0, &packet));
 	sml_worker_freeze(frozen);

@@ -314,7 +314,4 @@ TEST(the_bound_holds)
 	assert_true(most <= 1);
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

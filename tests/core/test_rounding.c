@@ -282,7 +282,4 @@ TEST(only_sums_omit_lanes_and_only_where_the_switch_takes_it)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -342,7 +342,4 @@ TEST(a_chunk_is_claimed_once_and_again_after_release)
 	assert_false(sml_tensor_claim(&tensor, SML_DATA, 0));
 }
 
-int main(void)
-{
-	return test_run(NULL, end);
-}
+TESTS_BETWEEN(NULL, end)

@@ -227,7 +227,4 @@ TEST(elements_wanted_in_part_are_taken_and_no_others)
 	}
 }
 
-int main(void)
-{
-	return test_run(NULL, end);
-}
+TESTS_BETWEEN(NULL, end)

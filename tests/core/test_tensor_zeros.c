@@ -141,7 +141,4 @@ TEST(of_a_chunk_of_zeros_only_the_wanted_elements_are_written)
 		assert_true(wanted[i] == 0);
 }
 
-int main(void)
-{
-	return test_run(NULL, end);
-}
+TESTS_BETWEEN(NULL, end)

@@ -448,7 +448,4 @@ TEST(vectors_and_scalars_agree_on_every_bit)
 	}
 }
 
-int main(void)
-{
-	return test_run(seed_is_set, NULL);
-}
+TESTS_BETWEEN(seed_is_set, NULL)

@@ -13,10 +13,9 @@ static struct demo_digits digits;
 /* Of all numbers of the file that DATASET.md names as the source, in their order. */
 #define SOURCE_HASH 0x776869cce3795967u
 
-static int load_digits(void **state)
+static void load_digits(void)
 {
-	(void)state;
-	return demo_digits_load(&digits);
+	assert_int_equal(demo_digits_load(&digits), 0);
 }
 
 TEST(digits_are_whole)
@@ -124,7 +123,4 @@ TEST(epoch_deals_no_row_twice_and_no_test_row)
 	}
 }
 
-int main(void)
-{
-	return test_run(load_digits, NULL);
-}
+TESTS_BETWEEN(load_digits, NULL)

@@ -14,10 +14,9 @@ static const int small_sizes[LAYERS + 1] = {DEMO_PIXELS, 9, 7, DEMO_CLASSES};
 
 static struct demo_digits digits;
 
-static int load_digits(void **state)
+static void load_digits(void)
 {
-	(void)state;
-	return demo_digits_load(&digits);
+	assert_int_equal(demo_digits_load(&digits), 0);
 }
 
 TEST(softmax_bears_any_logits)
@@ -160,7 +159,4 @@ TEST(layers_are_ready_from_the_last_to_the_first)
 	demo_model_fini(&model);
 }
 
-int main(void)
-{
-	return test_run(load_digits, NULL);
-}
+TESTS_BETWEEN(load_digits, NULL)

@@ -16,7 +16,7 @@ static const char *const names[] = {"first/0", "first/1", "second"};
 static struct sml_search search;
 static uint64_t now_ns;
 
-static int begin(void **state)
+static void begin(void)
 {
 	const struct sml_search_config config = {
 		.names = names,
@@ -26,10 +26,8 @@ static int begin(void **state)
 		.deadline_ns = 60000 * MS,
 	};
 
-	(void)state;
 	now_ns = 1000 * MS;
 	sml_search_init(&search, &config, now_ns);
-	return 0;
 }
 
 /* Wait until the search wants a connection, within this time. Returns the address; -1: none. */
@@ -257,12 +255,11 @@ static void comes_to_the_second(void)
 	does(SML_SEARCH_JOIN, 2);
 }
 
-static int begin_to_judge(void **state)
+static void begin_to_judge(void)
 {
-	begin(state);
+	begin();
 	search.config.absence_ns = sml_search_absence_ns(4000);
 	comes_to_the_second();
-	return 0;
 }
 
 TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)

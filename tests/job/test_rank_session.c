@@ -60,7 +60,7 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 
 static const struct sml_session_output output = {send_out, NULL, stalls_reported};
 
-static int run_until_started(void **state)
+static void run_until_started(void)
 {
 	const struct sml_session_config config = {.where = "here",
 						  .rank = 1,
@@ -71,7 +71,6 @@ static int run_until_started(void **state)
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__Start start = SML_CONTROL__START__INIT;
 
-	(void)state;
 	memset(n_sent, 0, sizeof(n_sent));
 	n_described = n_stalls_told = n_empty_reports = 0;
 	knows_stalls = true;
@@ -88,14 +87,11 @@ static int run_until_started(void **state)
 	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 	/* Of the job's heartbeats it knows its own, at least. */
 	assert_int_equal(session.admission.heartbeat_ms, HEARTBEAT_MS);
-	return 0;
 }
 
-static int end(void **state)
+static void end(void)
 {
-	(void)state;
 	sml_session_fini(&session);
-	return 0;
 }
 
 static void serve(void)
@@ -187,7 +183,7 @@ TEST_WITH(a_message_out_of_turn_or_too_long_is_not_waited_for, run_until_started
 	assert_int_equal(session.error, SML_ERROR_PROTOCOL);
 	/* Messages after the end do not matter. */
 	assert_false(objects_to(SML_CONTROL__ENVELOPE__BODY_START, 20));
-	run_until_started(NULL);
+	run_until_started();
 	assert_true(objects_to(SML_CONTROL__ENVELOPE__BODY_DESCRIBE, 100000));
 	assert_int_equal(session.phase, SML_SESSION_FAILED);
 }

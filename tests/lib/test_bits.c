@@ -283,5 +283,5 @@ TEST(bits_do_not_depend_on_the_size_of_packets)
 int main(void)
 {
 	setenv("SWITCHML_MTU", "1500", 1);
-	return test_run(NULL, NULL);
+	return test_run();
 }

@@ -53,7 +53,7 @@ static void be_admitted(void)
 	assert_int_equal(sml_control_phase(control), SML_SESSION_RUNNING);
 }
 
-static int open_control(void **state)
+static void open_control(void)
 {
 	static const struct sml_endpoint endpoint = {.name = "rank0:1", .host = "rank0"};
 	static const struct sml_stripe_index place = {0, 0, &sml_listener_rank_0};
@@ -62,7 +62,6 @@ static int open_control(void **state)
 	struct sml_reached connection = {.endpoint = &endpoint};
 	int fds[2];
 
-	(void)state;
 	settings.threads = 1;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
 			 0);
@@ -72,15 +71,12 @@ static int open_control(void **state)
 	sml_control_request_join(control, &application);
 	be_admitted();
 	sml_control_keep_stalls(control);
-	return 0;
 }
 
-static int close_control(void **state)
+static void close_control(void)
 {
-	(void)state;
 	sml_control_close(control);
 	close(peer);
-	return 0;
 }
 
 /* The busy rank says that its first slot waits for this one, and that it has (not) seen all. */

@@ -63,21 +63,18 @@ static void sum_some(struct rank *rank)
 					  NULL, NULL) == 0);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-	(void)state;
-	return pipe(test_lives);
+	assert_int_equal(pipe(test_lives), 0);
 }
 
 /* All children end. */
-static int tear_down(void **state)
+static void tear_down(void)
 {
-	(void)state;
 	close(test_lives[0]);
 	close(test_lives[1]);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
-	return 0;
 }
 
 /* ---- the same port again ---- */

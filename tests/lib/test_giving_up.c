@@ -148,5 +148,5 @@ TEST(a_rank_that_gives_a_silent_switch_up_says_that_it_leaves)
 int main(int argc, char **argv)
 {
 	switch_process_main(argc, argv);
-	return test_run(NULL, NULL);
+	return test_run();
 }

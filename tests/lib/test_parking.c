@@ -15,18 +15,14 @@
 
 static struct stripe_rig rig;
 
-static int open_rig(void **state)
+static void open_rig(void)
 {
-	(void)state;
 	stripe_rig_open(&rig, 1);
-	return 0;
 }
 
-static int close_rig(void **state)
+static void close_rig(void)
 {
-	(void)state;
 	stripe_rig_close(&rig);
-	return 0;
 }
 
 static void ask(bool to_park)

@@ -18,7 +18,7 @@
 static struct stripe_rig rig;
 
 /* Rank 2 has not contributed to any slot. */
-static int open_rig(void **state)
+static void open_rig(void)
 {
 	const struct sml_pool_rules rules = {.head_slots = 2 * N_SHARDS,
 					     .data_slots = 8 * N_SHARDS,
@@ -27,7 +27,6 @@ static int open_rig(void **state)
 					     .n_shards = N_SHARDS};
 	struct sml_embedded_stripe *own;
 
-	(void)state;
 	stripe_rig_open(&rig, N_SHARDS);
 	own = sml_embedded_stripe_new(&rules, 0, NULL);
 	assert_non_null(own);
@@ -39,15 +38,12 @@ static int open_rig(void **state)
 		state_of->seen = 1 << 0 | 1 << 1;
 	}
 	rig.context.threads.own = own;
-	return 0;
 }
 
-static int close_rig(void **state)
+static void close_rig(void)
 {
-	(void)state;
 	sml_embedded_stripe_free(rig.context.threads.own);
 	stripe_rig_close(&rig);
-	return 0;
 }
 
 /* Only rank 2 is missing, and only in the slots of these threads; nothing is known of others. */

@@ -522,5 +522,5 @@ int main(int argc, char **argv)
 	all_elements = number("SML_ELEMENTS", 10000000);
 	if (argc > 1)
 		test_select(argv[1]);
-	return test_run(NULL, NULL);
+	return test_run();
 }

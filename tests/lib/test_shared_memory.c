@@ -123,5 +123,5 @@ int main(void)
 {
 	/* The default is tested, too. */
 	unsetenv("SWITCHML_SHARED_MEMORY");
-	return test_run(NULL, NULL);
+	return test_run();
 }

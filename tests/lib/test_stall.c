@@ -13,16 +13,14 @@
 
 static uint16_t port;
 
-static int set_up(void **state)
+static void set_up(void)
 {
 	struct sml_switch_config config;
 
-	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = "127.0.0.1:0";
 	config.threads = 2;
 	port = client_open_switch(&config);
-	return 0;
 }
 
 /* Ranks with slots for `shards` sockets, started. */

@@ -37,76 +37,47 @@ static int connect_target(struct sml_p4_target **target)
 	return OPERATIONS.open(target, &place, &sml_p4_services);
 }
 
-static int serve(json_t *program)
+static void serve(json_t *program)
 {
 	server = bfrt_server_open(program, bfrt_fixed_tables());
-	memset(&dataplane, 0, sizeof(dataplane));
-	sml_daemon_init(&dataplane.daemon, &(struct sml_dataplane_config){.port = 28500});
-	pthread_mutex_init(&dataplane.target_mutex, NULL);
-	dataplane.operations = &OPERATIONS;
-	return sml_listen_address_parse("10.0.0.1", 28500, &dataplane.own);
+	p4_open(&dataplane, &OPERATIONS);
 }
 
-static int open_server(void **state)
+static void open_server(void)
 {
-	(void)state;
-	return serve(bfrt_program());
+	serve(bfrt_program());
 }
 
-static int open_world(void **state)
+static void open_world(void)
 {
-	int rc = open_server(state);
+	int rc;
 
-	if (rc == 0)
-		rc = connect_target(&dataplane.target);
+	open_server();
+	rc = connect_target(&dataplane.target);
 	if (rc == 0)
 		rc = OPERATIONS.limits(dataplane.target, &dataplane.limits);
 	if (rc < 0)
-		print_error("%s\n", sml_error_last());
-	return rc;
+		fail_msg("%s", sml_error_last());
 }
 
-static int close_world(void **state)
+static void close_world(void)
 {
-	(void)state;
 	if (dataplane.target != NULL)
 		OPERATIONS.close(dataplane.target);
 	bfrt_server_close(server);
-	sml_daemon_fini(&dataplane.daemon);
-	return 0;
+	p4_close(&dataplane);
 }
 
-static int add_with(uint32_t job, uint16_t data_slots)
-{
-	const struct sml_pool_rules rules = {.tag = 0x0102030405060708,
-					     .job = job,
-					     .epoch = 3,
-					     .head_slots = 1,
-					     .data_slots = data_slots,
-					     .lanes = 64,
-					     .n_ranks = 3,
-					     .n_shards = 2,
-					     .cookies = {11, 12, 0xfedcba9876543210}};
-
-	return sml_dataplane_p4.add_job(&dataplane, &rules);
-}
+#define FIRST_PORT 130 /* of pipe 1 */
 
 static int add(uint32_t job)
 {
-	return add_with(job, 3);
-}
-
-/* As probes tell it: rank r is at port 130 + r, of pipe 1. */
-static void learn_addresses(uint32_t job)
-{
-	p4_learn_addresses(&dataplane, job, 130);
+	return p4_add(&dataplane, job, 3);
 }
 
 static void start(uint32_t job)
 {
-	assert_int_equal(add(job), 0);
-	learn_addresses(job);
-	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, job), 0);
+	p4_start(&dataplane, job, 3, FIRST_PORT);
 }
 
 static uint64_t parameter(const struct bfrt_entry *entry, const char *name)
@@ -160,9 +131,7 @@ TEST_WITH(each_slot_has_its_place, open_world, close_world)
 {
 	start(9);
 	assert_int_equal(bfrt_server_entries(server, PLACES), 4);
-	assert_int_equal(add_with(10, 99), 0);
-	learn_addresses(10);
-	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 10), 0);
+	p4_start(&dataplane, 10, 99, FIRST_PORT);
 	assert_int_equal(bfrt_server_entries(server, PLACES), 104);
 	for (unsigned slot = 0; slot < 100; slot++) {
 		const struct bfrt_entry *entry = bfrt_server_nth(server, PLACES, 4 + slot);
@@ -226,7 +195,7 @@ TEST_WITH(a_rank_in_ipv6_is_addressed_there, open_world, close_world)
 
 	assert_int_equal(sml_listen_address_parse("fd00::1", 28500, &dataplane.own), 0);
 	assert_int_equal(add(9), 0);
-	learn_addresses(9);
+	p4_learn_addresses(&dataplane, 9, FIRST_PORT);
 	assert_int_equal(inet_pton(AF_INET6, "fd00::12", &to.sin6_addr), 1);
 	sml_p4_job_of(&dataplane, 9)->peers[2][1].path.to = to;
 	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
@@ -483,7 +452,7 @@ TEST_WITH(a_replaced_program_is_noticed, open_world, close_world)
 
 TEST_WITH(another_program_is_refused, NULL, close_world)
 {
-	assert_int_equal(serve(json_pack("{s:[]}", "tables")), 0);
+	serve(json_pack("{s:[]}", "tables"));
 	assert_refused(connect_target(&dataplane.target), -ENOENT,
 		       "does not run p4/tna/switchml.p4", "start bf_switchd with it");
 }
@@ -508,5 +477,5 @@ TEST_WITH(nobody_there_is_told, open_server, close_world)
 	assert_int_equal(OPERATIONS.open(&dataplane.target, &place, &sml_p4_services),
 			 -ECONNREFUSED);
 	assert_non_null(strstr(sml_error_last(), "cannot be reached"));
-	open_server(state);
+	open_server();
 }

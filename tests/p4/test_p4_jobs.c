@@ -149,40 +149,28 @@ static const struct sml_p4_target_operations with_pipes = {OPERATIONS, .pipe_por
 static struct sml_p4_target target;
 static struct sml_dataplane dataplane;
 
-static int open_world(void **state)
+static void open_world(void)
 {
-	(void)state;
 	target = (struct sml_p4_target){.packets = 0};
-	memset(&dataplane, 0, sizeof(dataplane));
-	sml_daemon_init(&dataplane.daemon, &(struct sml_dataplane_config){.port = 28500});
-	pthread_mutex_init(&dataplane.target_mutex, NULL);
-	dataplane.operations = &operations;
+	p4_open(&dataplane, &operations);
 	dataplane.target = &target;
 	dataplane.limits = (struct sml_p4_limits){.lanes = 64, .slots = 16};
-	return sml_listen_address_parse("10.0.0.1", 28500, &dataplane.own);
 }
 
-static int close_world(void **state)
+static void close_world(void)
 {
-	(void)state;
-	/* A check that failed may have left the target locked. */
-	sml_daemon_fini(&dataplane.daemon);
-	return 0;
+	p4_close(&dataplane);
 }
 
 static int add(uint32_t job, uint16_t slots)
 {
-	const struct sml_pool_rules rules = {.tag = 7,
-					     .job = job,
-					     .epoch = 3,
-					     .head_slots = 1,
-					     .data_slots = (uint16_t)(slots - 1),
-					     .lanes = 64,
-					     .n_ranks = 3,
-					     .n_shards = 2,
-					     .cookies = {11, 12, 13}};
+	return p4_add(&dataplane, job, (uint16_t)(slots - 1));
+}
 
-	return sml_dataplane_p4.add_job(&dataplane, &rules);
+/* Job 9, with 4 slots. */
+static void start(void)
+{
+	p4_start(&dataplane, 9, 3, 5);
 }
 
 static uint32_t first_buffer(uint32_t job)
@@ -256,9 +244,7 @@ TEST_WITH(each_rank_gets_its_own_copy_of_a_result, open_world, close_world)
 {
 	const struct sml_p4_row *row;
 
-	assert_int_equal(add(9, 4), 0);
-	learn_addresses(9);
-	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	start();
 	assert_int_equal(target.n_nodes[SML_P4_FIRST_GROUP + 9], 3);
 	for (uint8_t rank = 0; rank < 3; rank++) {
 		const struct sml_p4_node *node = &target.nodes[SML_P4_FIRST_GROUP + 9][rank];
@@ -456,9 +442,7 @@ TEST_WITH(the_registers_of_the_ranks_pipe_are_read, open_world, close_world)
 TEST_WITH(a_staged_program_has_an_entry_for_each_slot, open_world, close_world)
 {
 	dataplane.limits.staged = true;
-	assert_int_equal(add(9, 4), 0);
-	learn_addresses(9);
-	assert_int_equal(sml_dataplane_p4.start_job(&dataplane, 9), 0);
+	start();
 	assert_int_equal(rows_of("SmlIngress.placement.slots"), 4);
 	/* The job's own entry is the last one and the first one. */
 	assert_string_equal(target.last_told, JOBS);
@@ -525,7 +509,7 @@ TEST_WITH(wrong_hosts_are_refused, open_world, close_world)
 					    "02:00:00:00:00:01=1;02:00:00:00:00:02=2"};
 
 	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-		open_world(state);
+		open_world();
 		assert_int_equal(sml_p4_hosts_parse(&dataplane.hosts, wrong[i]), -EINVAL);
 		assert_non_null(strstr(sml_error_last(), "02:00:00:00:00:01=1"));
 	}

@@ -148,6 +148,13 @@ static void begin(void)
 	}
 }
 
+/* And the first one controls BMv2. */
+static void begin_owned(void)
+{
+	begin();
+	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
+}
+
 static void first_beats(void)
 {
 	assert_int_equal(sml_bmv2_owner_beat(&daemons[0]), 0);
@@ -171,9 +178,8 @@ static void assert_told(int rc, int error, const char *words)
 
 /* ---- tests ---- */
 
-TEST(a_daemon_that_is_alone_does_not_wait)
+TEST_WITH(a_daemon_that_is_alone_does_not_wait, begin, NULL)
 {
-	begin();
 	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	sml_bmv2_owner_give(&daemons[0]);
 	assert_false(bmv2.is_there);
@@ -181,12 +187,10 @@ TEST(a_daemon_that_is_alone_does_not_wait)
 	assert_int_equal(now_ns, SML_NS_PER_SEC);
 }
 
-TEST(a_second_daemon_is_refused_at_the_first_beat)
+TEST_WITH(a_second_daemon_is_refused_at_the_first_beat, begin_owned, NULL)
 {
 	uint64_t began_ns;
 
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	while_waiting = first_beats;
 	began_ns = now_ns;
 	assert_told(sml_bmv2_owner_take(&daemons[1]), -EEXIST,
@@ -197,12 +201,10 @@ TEST(a_second_daemon_is_refused_at_the_first_beat)
 	first_beats();
 }
 
-TEST(a_dead_daemon_is_succeeded_after_seconds)
+TEST_WITH(a_dead_daemon_is_succeeded_after_seconds, begin_owned, NULL)
 {
 	uint64_t began_ns;
 
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	first_beats();
 	began_ns = now_ns;
 	assert_int_equal(sml_bmv2_owner_take(&daemons[1]), 0);
@@ -210,12 +212,10 @@ TEST(a_dead_daemon_is_succeeded_after_seconds)
 	assert_true(now_ns - began_ns <= 6 * SML_NS_PER_SEC);
 }
 
-TEST(a_daemon_that_ends_is_succeeded_at_once)
+TEST_WITH(a_daemon_that_ends_is_succeeded_at_once, begin_owned, NULL)
 {
 	uint64_t began_ns;
 
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	while_waiting = first_gives;
 	began_ns = now_ns;
 	assert_int_equal(sml_bmv2_owner_take(&daemons[1]), 0);
@@ -234,20 +234,16 @@ static void third_takes(void)
 }
 
 /* Both have watched the dead one's entry, and the second deletes it when it is the third's. */
-TEST(of_two_successors_one_is_refused)
+TEST_WITH(of_two_successors_one_is_refused, begin_owned, NULL)
 {
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	before_deleting = third_takes;
 	assert_told(sml_bmv2_owner_take(&daemons[1]), -EEXIST, "another switchml switch controls");
 	assert_int_equal(others_result, 0);
 	third_beats();
 }
 
-TEST(a_daemon_that_was_stopped_for_long_changes_nothing_more)
+TEST_WITH(a_daemon_that_was_stopped_for_long_changes_nothing_more, begin_owned, NULL)
 {
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	assert_int_equal(sml_bmv2_owner_keep(&daemons[0]), 0);
 	assert_int_equal(sml_bmv2_owner_take(&daemons[1]), 0); /* this takes seconds */
 	assert_told(sml_bmv2_owner_keep(&daemons[0]), -EEXIST,
@@ -258,12 +254,10 @@ TEST(a_daemon_that_was_stopped_for_long_changes_nothing_more)
 	assert_int_equal(sml_bmv2_owner_beat(&daemons[1]), 0);
 }
 
-TEST(a_busy_daemon_beats_before_its_lease_ends)
+TEST_WITH(a_busy_daemon_beats_before_its_lease_ends, begin_owned, NULL)
 {
 	struct sml_p4_field before;
 
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	before = bmv2.entry.parameter;
 	pass(100);
 	assert_int_equal(sml_bmv2_owner_keep(&daemons[0]), 0);
@@ -273,9 +267,8 @@ TEST(a_busy_daemon_beats_before_its_lease_ends)
 	assert_memory_not_equal(before.bytes, bmv2.entry.parameter.bytes, before.n);
 }
 
-TEST(the_owners_entry_survives_what_clears_the_tables)
+TEST_WITH(the_owners_entry_survives_what_clears_the_tables, begin, NULL)
 {
-	begin();
 	bmv2.next_handle = 77;
 	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	assert_int_equal(sml_bmv2_owner_clear(&daemons[0], "SmlIngress.admission.members"), 0);
@@ -285,18 +278,15 @@ TEST(the_owners_entry_survives_what_clears_the_tables)
 	assert_int_equal(spared, 77);
 }
 
-TEST(a_table_without_room_is_refused_at_once)
+TEST_WITH(a_table_without_room_is_refused_at_once, begin, NULL)
 {
-	begin();
 	bmv2.is_full = true;
 	assert_told(sml_bmv2_owner_take(&daemons[0]), -EREMOTEIO, "it refuses");
 	assert_int_equal(now_ns, SML_NS_PER_SEC);
 }
 
-TEST(a_switch_that_is_gone_is_told)
+TEST_WITH(a_switch_that_is_gone_is_told, begin_owned, NULL)
 {
-	begin();
-	assert_int_equal(sml_bmv2_owner_take(&daemons[0]), 0);
 	bmv2.gone = -EREMOTEIO;
 	assert_int_equal(sml_bmv2_owner_beat(&daemons[0]), -EREMOTEIO);
 	assert_int_equal(sml_bmv2_owner_take(&daemons[1]), -EREMOTEIO);

@@ -24,6 +24,6 @@ struct sml_tls *certificates_need_switch(void);
 struct sml_tls *certificates_of_worker(void);
 
 /* A group's tear-down. */
-int certificates_remove(void **state);
+void certificates_remove(void);
 
 #endif

@@ -55,15 +55,13 @@ static inline double any_double(void)
 	return value;
 }
 
-static inline int seed_is_set(void **state)
+static inline void seed_is_set(void)
 {
 	const char *text = getenv("SML_TEST_SEED");
 	uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : 1;
 
-	(void)state;
 	printf("SML_TEST_SEED=%" PRIu64 "\n", seed);
 	random_state = seed;
-	return 0;
 }
 
 enum kind {

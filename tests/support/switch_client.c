@@ -464,10 +464,8 @@ uint16_t client_open_switch(const struct sml_switch_config *config)
 	return sml_switch_port(running);
 }
 
-int client_close_switch(void **state)
+void client_close_switch(void)
 {
-	(void)state;
 	sml_switch_close(running);
 	running = NULL;
-	return 0;
 }

@@ -117,7 +117,7 @@ void clients_close(struct client *clients, uint32_t n);
 
 /* Start a switch in this process, one at a time. Returns its port; fails the test on errors. */
 uint16_t client_open_switch(const struct sml_switch_config *config);
-/* Stop it if there is one. cmocka also calls this after a test; state is not used. Returns 0. */
-int client_close_switch(void **state);
+/* Stop it if there is one. */
+void client_close_switch(void);
 
 #endif

@@ -9,7 +9,7 @@
 #define MAX_TESTS 256
 #define MAX_ENDS  8
 
-static struct CMUnitTest tests[MAX_TESTS];
+static struct test tests[MAX_TESTS], between;
 static size_t n_tests, n_ends;
 static void (*ends[MAX_ENDS])(void);
 
@@ -19,21 +19,15 @@ void test_at_end(void (*end)(void))
 	ends[n_ends++] = end;
 }
 
-static int end_test(void **state)
-{
-	(void)state;
-	while (n_ends > 0)
-		ends[--n_ends]();
-	return 0;
-}
-
-void test_register(const struct CMUnitTest *test)
+void test_register(const struct test *test)
 {
 	assert(n_tests < MAX_TESTS);
-	tests[n_tests] = *test;
-	if (test->teardown_func == NULL)
-		tests[n_tests].teardown_func = end_test;
-	n_tests++;
+	tests[n_tests++] = *test;
+}
+
+void test_register_between(void (*set_up)(void), void (*tear_down)(void))
+{
+	between = (struct test){.set_up = set_up, .tear_down = tear_down};
 }
 
 void test_select(const char *pattern)
@@ -48,8 +42,40 @@ void test_select(const char *pattern)
 	n_tests = n;
 }
 
-int test_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
+/* ---- what cmocka calls: a test's state is the test, and that of all is NULL ---- */
+
+static const struct test *of(void **state)
 {
+	return *state ? *state : &between;
+}
+
+static int begin(void **state)
+{
+	if (of(state)->set_up)
+		of(state)->set_up();
+	return 0;
+}
+
+static void run(void **state)
+{
+	of(state)->body();
+}
+
+static int end(void **state)
+{
+	while (n_ends > 0)
+		ends[--n_ends]();
+	if (of(state)->tear_down)
+		of(state)->tear_down();
+	return 0;
+}
+
+int test_run(void)
+{
+	struct CMUnitTest all[MAX_TESTS];
+
+	for (size_t i = 0; i < n_tests; i++)
+		all[i] = (struct CMUnitTest){tests[i].name, run, begin, end, &tests[i]};
 	/* What cmocka_run_group_tests() calls with an array of a fixed length. */
-	return _cmocka_run_group_tests("tests", tests, n_tests, set_up, tear_down);
+	return _cmocka_run_group_tests("tests", all, n_tests, begin, end);
 }

@@ -10,5 +10,5 @@ int main(int argc, char **argv)
 {
 	if (argc > 1)
 		test_select(argv[1]);
-	return test_run(NULL, NULL);
+	return test_run();
 }

@@ -50,12 +50,11 @@ static void start_switch(bool with_tls)
 	files_at_rest = count_entries(FILES_FOLDER);
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
-	client_close_switch(state);
+	client_close_switch();
 	sml_tls_close(tls);
 	tls = NULL;
-	return 0;
 }
 
 static void open_one(struct client *client)
@@ -331,6 +330,8 @@ TEST_WITH(joins_with_tls_leave_nothing, NULL, tear_down)
 	expect_nothing_left(number ? (unsigned)strtoul(number, NULL, 10) / 20 : TLS_JOINS, 300);
 }
 
+TESTS_BETWEEN(NULL, certificates_remove)
+
 int main(int argc, char **argv)
 {
 	/*
@@ -343,5 +344,5 @@ int main(int argc, char **argv)
 	}
 	/* Freed memory goes back to the system soon, so resident memory is memory in use. */
 	mallopt(M_ARENA_MAX, 2);
-	return test_run(NULL, certificates_remove);
+	return test_run();
 }

@@ -224,7 +224,7 @@ TEST(a_million_hostile_packets_change_nothing)
 	attack_job(address);
 	expect_dropped_and_counted();
 	assert_true(ignored >= report.spoofed_to_workers / 4);
-	client_close_switch(NULL);
+	client_close_switch();
 	has_switch = false;
 }
 
@@ -251,5 +251,5 @@ int main(void)
 	seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
 	if (getenv("SML_PACKETS") != NULL)
 		n_packets = strtoull(getenv("SML_PACKETS"), NULL, 10);
-	return test_run(NULL, NULL);
+	return test_run();
 }

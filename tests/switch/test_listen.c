@@ -115,5 +115,5 @@ int main(void)
 		printf("no interface besides the loopback has an IPv4 address\n");
 		return 77;
 	}
-	return test_run(NULL, NULL);
+	return test_run();
 }

@@ -451,5 +451,5 @@ int main(int argc, char **argv)
 		test_select(argv[1]);
 	/* Memory of threads that have ended is used again. */
 	mallopt(M_ARENA_MAX, 2);
-	return test_run(NULL, NULL);
+	return test_run();
 }

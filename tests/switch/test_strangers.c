@@ -166,7 +166,4 @@ TEST_WITH(the_oldest_stranger_makes_room, NULL, tear_down)
 	expect_unharmed();
 }
 
-int main(void)
-{
-	return test_run(NULL, certificates_remove);
-}
+TESTS_BETWEEN(NULL, certificates_remove)

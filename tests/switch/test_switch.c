@@ -17,17 +17,15 @@
 
 static uint16_t port;
 
-static int set_up(void **state)
+static void set_up(void)
 {
 	struct sml_switch_config config;
 
-	(void)state;
 	sml_switch_config_init(&config);
 	config.listen = ":0";
 	config.max_slots = 4096;
 	config.max_jobs = 64;
 	port = client_open_switch(&config);
-	return 0;
 }
 
 /* ---- the end of a job ---- */
@@ -182,7 +180,7 @@ TEST_WITH(a_survivor_whose_host_vanishes_is_missed_after_its_heartbeat, set_up, 
 
 static void *close_switch(void *unused)
 {
-	client_close_switch(NULL);
+	client_close_switch();
 	return unused;
 }
 

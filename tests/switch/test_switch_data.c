@@ -19,11 +19,9 @@ static void start_switch(uint32_t threads)
 	port = client_open_switch(&config);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-	(void)state;
 	start_switch(1);
-	return 0;
 }
 
 TEST_WITH(packets_without_lanes_are_results_too, set_up, client_close_switch)
@@ -281,7 +279,7 @@ TEST_WITH(shards_meet_in_their_own_threads, set_up, client_close_switch)
 	struct client c[2];
 	SmlControl__Join join = client_join_message("shards", 0, 2);
 
-	client_close_switch(NULL);
+	client_close_switch();
 	start_switch(3);
 	join.shards = 4;
 	clients_join_as(c, 2, "127.0.0.1", port, &join);

@@ -13,60 +13,66 @@
 #define DAEMON_KEY 0x1122334455667788u
 #define STRANGER   201
 
-static void assert_passed(const uint8_t *frame, uint32_t bytes)
-{
-	struct xdp_outcome out;
+static struct pair pair;
+static uint8_t frame[FRAME_BYTES];
+static struct xdp_outcome out;
 
+static void open_two(void)
+{
+	pair_open(&pair, 2, 352, 1);
+}
+
+static void close_pair(void)
+{
+	pair_close(&pair);
+}
+
+static void assert_passed(uint32_t bytes)
+{
 	pair_run(frame, bytes, &out);
 	assert_int_equal(out.action, XDP_PASS);
 	assert_int_equal(out.bytes, bytes);
 	assert_memory_equal(out.frame, frame, bytes);
 }
 
-TEST(what_is_not_ours_passes_untouched)
+TEST_WITH(what_is_not_ours_passes_untouched, open_two, close_pair)
 {
-	uint8_t frame[FRAME_BYTES];
 	uint32_t bytes;
-	struct pair pair;
 
-	pair_open(&pair, 2, 352, 1);
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
 	bytes = pair_contribution(&pair, 0, frame);
 	frame[20] = 0x20; /* more fragments follow */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	frame[20] = 0;
 	frame[14] = 0x46; /* options */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	frame[14] = 0x45;
 	frame[23] = 6; /* TCP */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	frame[23] = 17;
 	frame[37]++; /* port */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	frame[37]--;
 	frame[39]++; /* length */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	frame[39]--;
 	frame[12] = 0x08;
 	frame[13] = 0x06; /* ARP */
-	assert_passed(frame, bytes);
+	assert_passed(bytes);
 	for (uint32_t length = 14; length < bytes; length++) {
 		pair_contribution(&pair, 0, frame);
-		assert_passed(frame, length);
+		assert_passed(length);
 	}
-	pair_close(&pair);
 }
 
 TEST(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame)
 {
 	struct sml_xdp_totals totals;
-	uint8_t frame[FRAME_BYTES] = {0};
-	struct xdp_outcome out;
-	struct pair pair;
 	uint32_t bytes;
 
 	pair_open(&pair, 1, 352, 1);
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
+	memset(frame, 0, sizeof(frame));
 	bytes = pair_contribution(&pair, 0, frame);
 	frame[40] = frame[41] = 0;
 	pair_run(frame, bytes + 6, &out);
@@ -76,33 +82,24 @@ TEST(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame)
 	pair_close(&pair);
 }
 
-TEST(an_address_is_learned_with_the_cookie_only_and_stays)
+TEST_WITH(an_address_is_learned_with_the_cookie_only_and_stays, open_two, close_pair)
 {
 	struct sml_xdp_peer before, after;
-	uint8_t frame[FRAME_BYTES];
-	struct xdp_outcome out;
-	struct pair pair;
 	uint32_t bytes;
 
-	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
 	pair.wrappings[1].rank = 9; /* another address */
 	bytes = pair_probe(&pair, 1, 0, frame);
 	pair_run(frame, bytes, &out); /* the job runs already */
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
 	assert_memory_equal(&before, &after, sizeof(before));
-	pair_close(&pair);
 }
 
-TEST(a_renewed_address_is_learned_once)
+TEST_WITH(a_renewed_address_is_learned_once, open_two, close_pair)
 {
 	struct sml_xdp_peer before, renewed, after;
-	uint8_t frame[FRAME_BYTES];
-	struct xdp_outcome out;
-	struct pair pair;
 	uint32_t bytes;
 
-	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
 	assert_int_equal(sml_xdp_maps_renew_peer(pair_maps, PAIR_JOB, 1, 0, 77), 0);
 	pair.wrappings[1].rank = 9; /* another address */
@@ -120,7 +117,6 @@ TEST(a_renewed_address_is_learned_once)
 	pair_run(frame, bytes, &out);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
 	assert_memory_equal(&renewed, &after, sizeof(after));
-	pair_close(&pair);
 }
 
 /* Until the program's clock has gone on by this much. */
@@ -136,9 +132,6 @@ static void await_coarse_clock(uint64_t ns)
 TEST(the_others_wait_for_the_last_rank)
 {
 	struct sml_xdp_totals totals;
-	uint8_t frame[FRAME_BYTES];
-	struct xdp_outcome out;
-	struct pair pair;
 
 	for (int leaf = 0; leaf < 2; leaf++) {
 		(leaf ? pair_open_leaf : pair_open)(&pair, 3, 352, 1);
@@ -155,16 +148,12 @@ TEST(the_others_wait_for_the_last_rank)
 }
 
 /* Ranks know the tag. The program alone decides what the daemon sends on. */
-TEST(a_rank_cannot_make_results)
+TEST_WITH(a_rank_cannot_make_results, open_two, close_pair)
 {
 	static const uint8_t kinds[] = {SML_PACKET_RESULT, SML_PACKET_PROBE_REPLY,
 					SML_XDP_KIND_TO_RANK, SML_XDP_KIND_TO_RANK + 1, 0xff};
 	struct sml_xdp_totals totals;
-	uint8_t frame[FRAME_BYTES];
-	struct xdp_outcome out;
-	struct pair pair;
 
-	pair_open(&pair, 2, 352, 1);
 	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
 	for (unsigned i = 0; i < 2 * sizeof(kinds); i++) {
 		struct sml_header header = frame_header(&pair.pool.rules, 0, 0, 0, 0);
@@ -179,24 +168,22 @@ TEST(a_rank_cannot_make_results)
 		assert_int_equal(out.action, XDP_DROP);
 		pair_assert_counted(&totals, SML_VERDICT_MALFORMED);
 	}
-	pair_close(&pair);
 }
 
 /* Returns the header. The packet is whole, and has the key that no rank knows. */
-static struct sml_header assert_for_daemon(const struct pair *pair, const struct xdp_outcome *out,
-					   uint32_t bytes)
+static struct sml_header assert_for_daemon(uint32_t bytes)
 {
-	const struct frame_wrapping *wrapping = &pair->wrappings[0];
+	const struct frame_wrapping *wrapping = &pair.wrappings[0];
 	struct sml_header header;
 	uint8_t sealed[FRAME_BYTES];
 
-	assert_int_equal(out->action, XDP_PASS);
-	assert_int_equal(out->bytes, bytes);
-	memcpy(&header, out->frame + frame_headers(wrapping), sizeof(header));
+	assert_int_equal(out.action, XDP_PASS);
+	assert_int_equal(out.bytes, bytes);
+	memcpy(&header, out.frame + frame_headers(wrapping), sizeof(header));
 	assert_true(header.key_be == sml_be64(DAEMON_KEY));
-	memcpy(sealed, out->frame, bytes);
+	memcpy(sealed, out.frame, bytes);
 	frame_seal(sealed, wrapping);
-	assert_memory_equal(sealed, out->frame, bytes);
+	assert_memory_equal(sealed, out.frame, bytes);
 	return header;
 }
 
@@ -204,9 +191,6 @@ static struct sml_header assert_for_daemon(const struct pair *pair, const struct
 TEST(what_the_daemon_is_to_send_bears_its_key)
 {
 	for (int leaf = 0; leaf < 2; leaf++) {
-		uint8_t frame[FRAME_BYTES];
-		struct xdp_outcome out;
-		struct pair pair;
 		uint32_t bytes;
 
 		(leaf ? pair_open_leaf : pair_open)(&pair, 1, 352, 1);
@@ -216,7 +200,7 @@ TEST(what_the_daemon_is_to_send_bears_its_key)
 			struct sml_header header;
 
 			pair_run(frame, bytes, &out);
-			header = assert_for_daemon(&pair, &out, bytes);
+			header = assert_for_daemon(bytes);
 			if (leaf) {
 				assert_int_equal(header.kind,
 						 SML_XDP_KIND_TO_RANK + SML_XDP_PARENT);
@@ -243,10 +227,7 @@ TEST(only_the_parents_answer_tells_where_it_is)
 {
 	static const uint8_t fields[] = {0, 2, 4, 8, 16, 37, 39};
 	struct sml_xdp_peer before, after;
-	uint8_t frame[FRAME_BYTES];
 	struct frame_wrapping host;
-	struct xdp_outcome out;
-	struct pair pair;
 	uint32_t bytes;
 
 	pair_add(&pair, 2, 352, 1, true);
@@ -287,11 +268,10 @@ TEST(only_the_parents_answer_tells_where_it_is)
 }
 
 /* The parent's result of the only rank's first contribution, as of any host. */
-static uint32_t result_from(struct pair *pair, const struct frame_wrapping *host, uint64_t tag,
-			    uint8_t *frame)
+static uint32_t result_from(const struct frame_wrapping *host, uint64_t tag)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = frame_header(&pair->pool.rules, 0, 0, 0, 64);
+	struct sml_header header = frame_header(&pair.pool.rules, 0, 0, 0, 64);
 
 	header.kind = SML_PACKET_RESULT;
 	header.job_be = sml_be32(PAIR_PARENT_JOB);
@@ -304,10 +284,7 @@ TEST(only_the_parents_result_completes_a_leafs_slot)
 {
 	struct frame_wrapping stranger;
 	struct sml_xdp_totals totals;
-	uint8_t frame[FRAME_BYTES];
 	struct sml_slot buffers[2];
-	struct xdp_outcome out;
-	struct pair pair;
 	uint64_t tag;
 
 	pair_open_leaf(&pair, 1, 352, 1);
@@ -317,14 +294,14 @@ TEST(only_the_parents_result_completes_a_leafs_slot)
 	pair_assert_counted(&totals, SML_VERDICT_FULL);
 	stranger = pair.wrappings[SML_XDP_PARENT];
 	stranger.rank = STRANGER;
-	pair_run(frame, result_from(&pair, &stranger, tag, frame), &out);
+	pair_run(frame, result_from(&stranger, tag), &out);
 	pair_assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
 	assert_int_equal(out.action, XDP_PASS);
-	pair_run(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag + 1, frame), &out);
+	pair_run(frame, result_from(&pair.wrappings[SML_XDP_PARENT], tag + 1), &out);
 	pair_assert_counted(&totals, SML_VERDICT_WRONG_COOKIE);
 	assert_int_equal(sml_xdp_maps_get_slot(pair_maps, PAIR_JOB, 0, buffers), 0);
 	assert_int_equal(buffers[0].state, SML_SLOT_FULL);
-	pair_run(frame, result_from(&pair, &pair.wrappings[SML_XDP_PARENT], tag, frame), &out);
+	pair_run(frame, result_from(&pair.wrappings[SML_XDP_PARENT], tag), &out);
 	pair_assert_counted(&totals, SML_VERDICT_COMPLETED);
 	assert_int_equal(out.action, XDP_REDIRECT);
 	pair_close(&pair);
@@ -335,7 +312,7 @@ int main(void)
 	int rc;
 
 	pair_load();
-	rc = test_run(NULL, NULL);
+	rc = test_run();
 	sml_xdp_maps_close(pair_maps);
 	return rc;
 }

@@ -333,7 +333,7 @@ int main(void)
 	stay_on_one_cpu();
 	rc = open_exits();
 	if (rc == 0)
-		rc = test_run(NULL, NULL);
+		rc = test_run();
 	switchml_exit__destroy(exits);
 	sml_xdp_maps_close(pair_maps);
 	return rc;

@@ -265,7 +265,7 @@ int main(void)
 	int rc;
 
 	maps = xdp_open_maps(&config);
-	rc = test_run(NULL, NULL);
+	rc = test_run();
 	sml_xdp_maps_close(maps);
 	return rc;
 }

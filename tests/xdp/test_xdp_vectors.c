@@ -144,7 +144,7 @@ int main(void)
 
 	maps = xdp_open_maps(&config);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
-	rc = test_run(NULL, NULL);
+	rc = test_run();
 	sml_xdp_maps_close(maps);
 	return rc;
 }

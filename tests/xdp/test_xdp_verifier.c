@@ -104,7 +104,7 @@ int main(void)
 	int rc;
 
 	pair_load();
-	rc = test_run(NULL, NULL);
+	rc = test_run();
 	sml_xdp_maps_close(pair_maps);
 	return rc;
 }
