@@ -200,52 +200,6 @@ TEST_WITH(a_switch_that_stops_sends_again_what_is_lost, set_up, client_close_swi
 	client_close(&c);
 }
 
-/* ---- mismatch ---- */
-
-static void disagree_about_a_call(struct client *c)
-{
-	struct packet packet;
-	uint32_t length = client_packet(&c[1], 0, 0, 0, 0, &packet);
-
-	client_contribute(&c[0], 0, 0, 0, 0);
-	client_contribute(&c[2], 0, 0, 0, 0);
-	/* Both other ranks must have joined before rank 1 disagrees. */
-	client_wait_for_counter(port, "absorbed", 2);
-	packet.header.digest_be ^= 1;
-	client_send_packet(&c[1], &packet, length);
-	client_send_packet(&c[1], &packet, length);
-}
-
-static void describe(struct client *client, const char *text)
-{
-	SmlControl__Envelope *question =
-		client_expect(client, SML_CONTROL__ENVELOPE__BODY_DESCRIBE);
-	SmlControl__Description description = SML_CONTROL__DESCRIPTION__INIT;
-
-	assert_int_equal(question->describe->slot, 0);
-	assert_int_equal(question->describe->use, 0);
-	description.slot = question->describe->slot;
-	description.use = question->describe->use;
-	description.text = (char *)(uintptr_t)text;
-	client_send(client, sml_envelope(DESCRIPTION, description, &description));
-	client_free(question);
-}
-
-TEST_WITH(mismatch_is_told_with_both_versions, set_up, client_close_switch)
-{
-	struct client c[3];
-
-	clients_start(c, 3, "127.0.0.1", port, "mismatch");
-	disagree_about_a_call(c);
-	describe(&c[0], "all-reduce 17 of 100 float32");
-	describe(&c[1], "all-reduce 17 of 200 float32");
-	for (unsigned i = 0; i < 3; i++)
-		client_expect_abort(&c[i], SML_ERROR_MISMATCH,
-				    ") called all-reduce 17 of 100 float32",
-				    ") called all-reduce 17 of 200 float32", NULL);
-	clients_close(c, 3);
-}
-
 /* ---- status ---- */
 
 TEST_WITH(status_shows_jobs_workers_and_counters, set_up, client_close_switch)
