@@ -125,11 +125,8 @@ uplinks() {
 	count_calls 14
 	for i in "${!names[@]}"; do
 		share=$(((moved[i] - few[i]) / (24 * 41943)))
-		if [ $share -ge 100 ] && [ $share -le 150 ]; then
-			echo "ok: the uplink carries $share % of the tensor: ${names[$i]}"
-		else
-			fail "the uplink carries $share % of the tensor: ${names[$i]}"
-		fi
+		[ $share -ge 100 ] && [ $share -le 150 ]
+		holds $? "the uplink carries $share % of the tensor: ${names[$i]}"
 	done
 	all_die
 }
@@ -168,11 +165,8 @@ kernel_root() {
 	start_on pod && start_on rack1 && start_on rack2
 	sums "a root in the kernel" kernel
 	on spine "$switchml" status --switch 127.0.0.1 >"$work/spine.status"
-	if grep -q 'xdp dataplane' "$work/spine.status" && grep -q 'completed *[1-9]' "$work/spine.status"; then
-		echo "ok: it was XDP: $(grep completed "$work/spine.status")"
-	else
-		fail "it was XDP"
-	fi
+	grep -q 'xdp dataplane' "$work/spine.status" && grep -q 'completed *[1-9]' "$work/spine.status"
+	holds $? "it was XDP: $(grep completed "$work/spine.status")"
 	all_die
 }
 

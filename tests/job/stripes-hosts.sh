@@ -41,11 +41,8 @@ hosts_send_once() {
 	SWITCHML_SHARED_MEMORY=0 count_megabytes apart "$world stripes, one in every rank"
 	alone=$megabytes
 	count_megabytes together "$form"
-	if [ "$megabytes" -lt $((alone * 6 / 10)) ]; then
-		echo "ok: the hosts send $megabytes MB, and $alone MB if their ranks share no memory"
-	else
-		fail "the hosts send $megabytes MB, and $alone MB if their ranks share no memory"
-	fi
+	[ "$megabytes" -lt $((alone * 6 / 10)) ]
+	holds $? "the hosts send $megabytes MB, and $alone MB if their ranks share no memory"
 }
 
 shows_hosts() {

@@ -46,11 +46,8 @@ swept() {
 	# The kernel may believe the message, but the next job's packets have full length.
 	switch=$4 start_job "after-$1" -b 256K -e 256K -n 5
 	expect_success "$1: the next job" "${pids[@]}"
-	if grep -q "$lanes lanes per packet" "$work/after-$1.0"; then
-		echo "ok: $1: its packets are full"
-	else
-		fail "$1: the next job's packets are full"
-	fi
+	grep -q "$lanes lanes per packet" "$work/after-$1.0"
+	holds $? "$1: its packets are full"
 }
 
 # The interface itself gets a smaller MTU: an error says so, and the job continues after a

@@ -229,21 +229,15 @@ works_over_ipv6() {
 second_daemon_is_refused() {
 	start_other_daemon second 28510
 	await has_begun_or_ended second "$other_pid"
-	if was_refused second "$other_pid"; then
-		echo "ok: a second daemon is refused: $(tail -n 1 "$work/second" | cut -c 1-250)"
-	else
-		fail "a second daemon is refused"
-	fi
+	was_refused second "$other_pid"
+	holds $? "a second daemon is refused: $(tail -n 1 "$work/second" | cut -c 1-250)"
 }
 
 daemon_ends_with_its_driver() {
 	kill -9 "$p4_pid"
 	wait "$daemon_pid"
-	if [ $? = 1 ] && says "$work/switch" 'this switch ends'; then
-		echo "ok: the daemon ends when the driver has: $(tail -n 1 "$work/switch" | cut -c 1-200)"
-	else
-		fail "the daemon ends when the driver has"
-	fi
+	[ $? = 1 ] && says "$work/switch" 'this switch ends'
+	holds $? "the daemon ends when the driver has: $(tail -n 1 "$work/switch" | cut -c 1-200)"
 }
 
 set_up_hosts

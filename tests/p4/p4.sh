@@ -52,11 +52,8 @@ counters_are_shown() {
 	start_job shown -b 64K -e 64K -n 1000000
 	await is_under_way 10.77.0.1 shown
 	$asking "$switchml" status --switch 10.77.0.1 >"$work/status" 2>&1
-	if grep -q 'p4' "$work/status" && grep -Eq 'completed +[1-9]' "$work/status"; then
-		echo "ok: status shows the program's counters: $(grep -E 'completed +[1-9]' "$work/status" | head -n 1)"
-	else
-		fail "status shows the program's counters"
-	fi
+	grep -q 'p4' "$work/status" && grep -Eq 'completed +[1-9]' "$work/status"
+	holds $? "status shows the program's counters: $(grep -E 'completed +[1-9]' "$work/status" | head -n 1)"
 	kill "${pids[@]}"
 	wait "${pids[@]}" 2>/dev/null
 }
@@ -146,11 +143,8 @@ another_program_is_refused() {
 	start_simple_switch "$name-net" "$work/other.json" "${interfaces[@]}"
 	start_other_daemon stranger 28510
 	wait "$other_pid" # the service manager tries again after 1
-	if [ $? = 1 ] && says "$work/stranger" 'runs another program: start simple_switch with'; then
-		echo "ok: $(tail -n 1 "$work/stranger" | cut -c 1-200)"
-	else
-		fail "another program is told: $(tail -n 1 "$work/stranger")"
-	fi
+	[ $? = 1 ] && says "$work/stranger" 'runs another program: start simple_switch with'
+	holds $? "another program is told: $(tail -n 1 "$work/stranger" | cut -c 1-200)"
 	kill "$p4_pid"
 	wait "$p4_pid" 2>/dev/null
 	start_all
@@ -186,11 +180,8 @@ stopped_daemon_ends_when_it_has_a_successor() {
 	await says "$work/successor" 'ready on'
 	signal_daemon CONT "$daemon_pid"
 	wait "$daemon_pid"
-	if [ $? = 1 ] && says "$work/switch" 'another switchml switch has taken over the P4 switch'; then
-		echo "ok: $(grep 'has taken over' "$work/switch" | cut -c 1-200)"
-	else
-		fail "a daemon that was stopped ends when it has a successor"
-	fi
+	[ $? = 1 ] && says "$work/switch" 'another switchml switch has taken over the P4 switch'
+	holds $? "a stopped daemon ends when it has a successor: $(grep 'has taken over' "$work/switch" | cut -c 1-200)"
 	kill -0 "$other_pid" || fail "the successor goes on"
 	signal_daemon TERM "$other_pid"
 	wait "$other_pid" 2>/dev/null
@@ -243,11 +234,8 @@ all_ranks_are_refused() {
 		status=$?
 		[ $status = 1 ] && [ "$(grep -c -- "$words" "$work/$file.$rank")" = 1 ] || bad=1
 	done
-	if [ $bad = 0 ] && [ $((SECONDS - began)) -le 10 ]; then
-		echo "ok: $title: $(grep -h -- "$words" "$work/$file.0" | cut -c 1-230)"
-	else
-		fail "$title is told at each rank, at once ($((SECONDS - began)) s)"
-	fi
+	[ $bad = 0 ] && [ $((SECONDS - began)) -le 10 ]
+	holds $? "$title, at each rank and at once: $(grep -h -- "$words" "$work/$file.0" | cut -c 1-230)"
 }
 
 staged_form_refuses_narrow_wires() {

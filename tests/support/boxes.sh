@@ -59,20 +59,14 @@ counter() {
 expect_counter() {
 	local value
 	value=$(counter "$2" "$3")
-	if [ "${value:-0}" -ge "$4" ]; then
-		echo "ok: $1 ($3 $value)"
-	else
-		fail "$1: $3 is ${value:-0}, not $4 at least"
-	fi
+	[ "${value:-0}" -ge "$4" ]
+	holds $? "$1 ($3 is ${value:-0}, $4 at least)"
 }
 
 # Title, words, the start of the names of $work's files that must have them.
 expect_words() {
-	if grep -q "$2" "$work/$3"*; then
-		echo "ok: $1: $(grep -h "$2" "$work/$3"* | head -n 1)"
-	else
-		fail "$1"
-	fi
+	grep -q "$2" "$work/$3"*
+	holds $? "$1: $(grep -h "$2" "$work/$3"* | head -n 1)"
 }
 
 # A switch's output, its process: wait until it is ready. Where BPF is not permitted, the test is skipped.
@@ -103,11 +97,8 @@ train() {
 
 # Title, two jobs that have trained: to the same bits?
 expect_same_training() {
-	if [ -s "$work/$2.facts" ] && cmp "$work/$2.facts" "$work/$3.facts"; then
-		echo "ok: $1"
-	else
-		fail "$1"
-	fi
+	[ -s "$work/$2.facts" ] && cmp "$work/$2.facts" "$work/$3.facts"
+	holds $? "$1"
 }
 
 all_are_told() {

@@ -47,16 +47,21 @@ bytes_sent() {
 	echo $sum
 }
 
+# Status, what should be true: as say, and if it is not, with all output.
+holds() {
+	[ "$1" = 0 ] || show_output
+	say "$1" "$2"
+}
+
 fail() {
-	show_output
-	say 1 "$1"
+	holds 1 "$1"
 }
 
 # Title, pids: all of them end well.
 expect_success() {
 	local bad=0 pid
 	for pid in "${@:2}"; do wait "$pid" || bad=1; done
-	if [ $bad = 0 ]; then say 0 "$1"; else fail "$1"; fi
+	holds $bad "$1"
 }
 
 # Title, job: its ranks end well, and each has said $form, if it is set.
@@ -120,11 +125,8 @@ killed_worker_is_named() {
 	for rank in 0 1; do
 		wait "${pids[$rank]}"
 		local status=$?
-		if [ $status = 1 ] && grep -q "rank $rank: .*rank 2" "$work/killed.$rank"; then
-			echo "ok: rank $rank names the dead rank 2: $(tail -n 1 "$work/killed.$rank")"
-		else
-			fail "rank $rank names the dead rank 2 (exit status $status)"
-		fi
+		[ $status = 1 ] && grep -q "rank $rank: .*rank 2" "$work/killed.$rank"
+		holds $? "rank $rank names the dead rank 2: $(tail -n 1 "$work/killed.$rank")"
 	done
 	[ $((SECONDS - began)) -le "${told_within:-10}" ] || fail "that took $((SECONDS - began)) s"
 }

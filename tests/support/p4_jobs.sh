@@ -87,10 +87,7 @@ different_calls_are_a_mismatch() {
 		pids+=($!)
 	done
 	wait "${pids[@]}"
-	if grep -q 'rank 1' "$work/mismatch.0" && grep -q '1000 float' "$work/mismatch.0" &&
-		grep -q '1100 float' "$work/mismatch.0"; then
-		echo "ok: a mismatch is told in words: $(grep -h '1100 float' "$work/mismatch.0" | head -n 1 | cut -c 1-200)"
-	else
-		fail "a mismatch is told in words"
-	fi
+	grep -q 'rank 1' "$work/mismatch.0" && grep -q '1000 float' "$work/mismatch.0" &&
+		grep -q '1100 float' "$work/mismatch.0"
+	holds $? "a mismatch is told in words: $(grep -h '1100 float' "$work/mismatch.0" | head -n 1 | cut -c 1-200)"
 }

@@ -121,7 +121,8 @@ survives() {
 	for rank in "${!pids[@]}"; do
 		await is_over_or has_more "$work/$job.$rank" "${before[$rank]}"
 	done
-	if all_run; then echo "ok: $title"; else fail "$title"; fi
+	all_run
+	holds $? "$title"
 }
 
 same_training() {

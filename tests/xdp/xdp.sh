@@ -262,11 +262,8 @@ privileges() {
 	start_job bpf -b 64K -e 64K -n 5
 	expect_success "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are all that it needs" "${pids[@]}"
 	grep Cap /proc/$daemon/status >"$work/capabilities"
-	if [ "$(awk '/CapEff/ { print $2 }' "$work/capabilities")" = 0000008000000000 ]; then
-		echo "ok: while it serves it has CAP_BPF alone"
-	else
-		fail "while it serves it has CAP_BPF alone"
-	fi
+	[ "$(awk '/CapEff/ { print $2 }' "$work/capabilities")" = 0000008000000000 ]
+	holds $? "while it serves it has CAP_BPF alone"
 	stop_switch
 }
 
