@@ -12,174 +12,156 @@
 
 static char running[] = "running", joining[] = "joining", host[] = "node1";
 
-struct world {
+static struct {
 	SmlControl__Status status;
 	SmlControl__JobStatus jobs[JOBS], *list[JOBS];
 	SmlControl__WorkerStatus worker, *workers[SML_MAX_CHILDREN];
 	char names[JOBS][32];
-};
+} world;
+
+static char *text;
 
 /* n jobs with this many ranks each. */
-static void fill(struct world *world, size_t n, size_t n_ranks)
+static void fill(size_t n, size_t n_ranks)
 {
-	memset(world, 0, sizeof(*world));
-	sml_control__status__init(&world->status);
-	sml_control__worker_status__init(&world->worker);
-	world->worker.host = host;
-	world->worker.state = running;
+	memset(&world, 0, sizeof(world));
+	sml_control__status__init(&world.status);
+	sml_control__worker_status__init(&world.worker);
+	world.worker.host = host;
+	world.worker.state = running;
 	for (size_t i = 0; i < n_ranks; i++)
-		world->workers[i] = &world->worker;
+		world.workers[i] = &world.worker;
 	for (size_t i = 0; i < n; i++) {
-		sml_control__job_status__init(&world->jobs[i]);
-		snprintf(world->names[i], sizeof(world->names[i]), "job-%zu-", i);
-		world->jobs[i].job = world->names[i];
-		world->jobs[i].state = running;
-		world->jobs[i].workers = world->workers;
-		world->jobs[i].n_workers = n_ranks;
-		world->list[i] = &world->jobs[i];
+		sml_control__job_status__init(&world.jobs[i]);
+		snprintf(world.names[i], sizeof(world.names[i]), "job-%zu-", i);
+		world.jobs[i].job = world.names[i];
+		world.jobs[i].state = running;
+		world.jobs[i].workers = world.workers;
+		world.jobs[i].n_workers = n_ranks;
+		world.list[i] = &world.jobs[i];
 	}
-	world->status.jobs = world->list;
-	world->status.n_jobs = n;
+	world.status.jobs = world.list;
+	world.status.n_jobs = n;
 }
 
-static char *text_of(const struct world *world)
+/* The text of the world as it is now. */
+static void show(void)
 {
 	size_t bytes;
-	char *text = sml_metrics_text(&world->status, true, &bytes);
 
+	free(text);
+	text = sml_metrics_text(&world.status, true, &bytes);
 	assert_non_null(text);
 	assert_int_equal(strlen(text), bytes);
-	return text;
 }
 
-static size_t count(const char *text, const char *what)
+static void forget(void)
+{
+	free(text);
+}
+
+static bool shows(const char *what)
+{
+	return strstr(text, what) != NULL;
+}
+
+static size_t count(const char *what)
 {
 	size_t n = 0;
 
-	while ((text = strstr(text, what)) != NULL) {
-		text++;
+	for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
 		n++;
-	}
 	return n;
 }
 
 TEST(jobs_with_series_are_bounded)
 {
-	static struct world world;
-	char *text;
-
-	fill(&world, JOBS, 1);
+	fill(JOBS, 1);
 	/* What still waits for its ranks comes last, for anybody can invent it. */
 	for (size_t i = 0; i < 50; i++)
 		world.jobs[i].state = joining;
-	text = text_of(&world);
-	assert_int_equal(count(text, "\nswitchml_job_ranks{"), SML_METRICS_JOBS);
-	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_JOBS);
-	assert_non_null(strstr(text, "\nswitchml_jobs 100\n"));
-	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 36\n"));
-	assert_non_null(strstr(text, "switchml_job_ranks{job_name=\"job-99-\""));
-	assert_non_null(strstr(text, "switchml_job_ranks{job_name=\"job-13-\""));
-	assert_null(strstr(text, "job-14-"));
-	free(text);
+	show();
+	assert_int_equal(count("\nswitchml_job_ranks{"), SML_METRICS_JOBS);
+	assert_int_equal(count("\nswitchml_rank_info{"), SML_METRICS_JOBS);
+	assert_true(shows("\nswitchml_jobs 100\n"));
+	assert_true(shows("\nswitchml_jobs_unlisted 36\n"));
+	assert_true(shows("switchml_job_ranks{job_name=\"job-99-\""));
+	assert_true(shows("switchml_job_ranks{job_name=\"job-13-\""));
+	assert_false(shows("job-14-"));
 }
 
 TEST(ranks_with_series_are_bounded)
 {
-	static struct world world;
-	char *text;
-
-	fill(&world, 20, SML_MAX_CHILDREN);
-	text = text_of(&world);
-	assert_int_equal(count(text, "\nswitchml_rank_info{"), SML_METRICS_RANKS);
-	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 4\n"));
-	free(text);
+	fill(20, SML_MAX_CHILDREN);
+	show();
+	assert_int_equal(count("\nswitchml_rank_info{"), SML_METRICS_RANKS);
+	assert_true(shows("\nswitchml_jobs_unlisted 4\n"));
 }
 
 TEST(no_two_series_have_the_same_labels)
 {
-	static struct world world;
-	char *text;
-
-	fill(&world, 3, 1);
+	fill(3, 1);
 	world.jobs[2].job = world.jobs[0].job;
 	world.jobs[0].state = joining;
-	text = text_of(&world);
-	assert_int_equal(count(text, "\nswitchml_job_ranks{job_name=\"job-0-\""), 1);
-	assert_non_null(strstr(text, "{job_name=\"job-0-\",stripe=\"0\",state=\"running\"} 1\n"));
-	assert_non_null(strstr(text, "\nswitchml_jobs_unlisted 1\n"));
-	free(text);
+	show();
+	assert_int_equal(count("\nswitchml_job_ranks{job_name=\"job-0-\""), 1);
+	assert_true(shows("{job_name=\"job-0-\",stripe=\"0\",state=\"running\"} 1\n"));
+	assert_true(shows("\nswitchml_jobs_unlisted 1\n"));
 }
 
 TEST(labels_are_escaped)
 {
-	static struct world world;
-	char name[] = "a\"b\\c\nd{}", *text;
+	char name[] = "a\"b\\c\nd{}";
 
-	fill(&world, 1, 1);
+	fill(1, 1);
 	world.jobs[0].job = name;
-	text = text_of(&world);
-	assert_non_null(strstr(
-		text, "switchml_job_ranks{job_name=\"a\\\"b\\\\c\\nd{}\",stripe=\"0\"} 0\n"));
-	free(text);
+	show();
+	assert_true(shows("switchml_job_ranks{job_name=\"a\\\"b\\\\c\\nd{}\",stripe=\"0\"} 0\n"));
 }
 
 TEST(what_a_rank_has_not_told_has_no_series)
 {
 	SmlControl__Traffic traffic = SML_CONTROL__TRAFFIC__INIT;
-	static struct world world;
-	char *text;
 
-	fill(&world, 1, 1);
-	text = text_of(&world);
-	assert_null(strstr(text, "\nswitchml_rank_sent_bytes_total"));
-	free(text);
+	fill(1, 1);
+	show();
+	assert_false(shows("\nswitchml_rank_sent_bytes_total"));
 	world.worker.traffic = &traffic;
 	traffic.bytes_sent = UINT64_MAX;
-	text = text_of(&world);
-	assert_non_null(strstr(text,
-			       "\nswitchml_rank_sent_bytes_total{job_name=\"job-0-\",stripe=\"0\","
-			       "rank=\"0\"} 18446744073709551615\n"));
-	assert_null(strstr(text, "\nswitchml_rank_link_speed_bytes{"));
+	show();
+	assert_true(shows("\nswitchml_rank_sent_bytes_total{job_name=\"job-0-\",stripe=\"0\","
+			  "rank=\"0\"} 18446744073709551615\n"));
+	assert_false(shows("\nswitchml_rank_link_speed_bytes{"));
 	traffic.link_mbits = 1000;
-	free(text);
-	text = text_of(&world);
-	assert_non_null(strstr(text, "rank=\"0\"} 125000000\n"));
-	free(text);
+	show();
+	assert_true(shows("rank=\"0\"} 125000000\n"));
 }
 
 TEST(processes_that_wait_are_counted_whichever_job_they_wait_for)
 {
 	SmlControl__WaitingProcess waiting[2], *list[] = {&waiting[0], &waiting[1]};
-	static struct world world;
-	char *text;
 
-	fill(&world, 1, 1);
-	text = text_of(&world);
-	assert_non_null(strstr(text, "\nswitchml_waiting_processes 0\n"));
-	free(text);
+	fill(1, 1);
+	show();
+	assert_true(shows("\nswitchml_waiting_processes 0\n"));
 	for (unsigned i = 0; i < 2; i++)
 		sml_control__waiting_process__init(&waiting[i]);
 	world.status.waiting = list;
 	world.status.n_waiting = 2;
-	text = text_of(&world);
-	assert_non_null(strstr(text, "\nswitchml_waiting_processes 2\n"));
-	free(text);
+	show();
+	assert_true(shows("\nswitchml_waiting_processes 2\n"));
 }
 
 /* Otherwise a switch with few jobs could be full, and nothing would say why. */
 TEST(places_that_are_kept_are_counted)
 {
-	struct world world;
-	char *text;
-
-	fill(&world, 1, 1);
+	fill(1, 1);
 	world.status.kept_jobs = 3;
 	world.status.max_jobs = 4;
-	text = text_of(&world);
-	assert_non_null(strstr(text, "\nswitchml_jobs 1\n"));
-	assert_non_null(strstr(text, "\nswitchml_jobs_kept 3\n"));
-	assert_non_null(strstr(text, "\nswitchml_jobs_limit 4\n"));
-	free(text);
+	show();
+	assert_true(shows("\nswitchml_jobs 1\n"));
+	assert_true(shows("\nswitchml_jobs_kept 3\n"));
+	assert_true(shows("\nswitchml_jobs_limit 4\n"));
 }
 
 TEST(leaves_have_series_once)
@@ -187,15 +169,12 @@ TEST(leaves_have_series_once)
 	char leaf[] = "rack:28500", parent[] = "spine:28500";
 	SmlControl__LeafStatus leaves[2], *leaf_list[] = {&leaves[0], &leaves[1]};
 	SmlControl__BranchStatus branches[2], *list[] = {&branches[0], &branches[1]};
-	static struct world world;
-	char *text;
 
-	fill(&world, 1, 1);
-	text = text_of(&world);
-	assert_non_null(strstr(text, "\nswitchml_tree_level 0\n"));
-	assert_null(strstr(text, "\nswitchml_parent_attached{"));
-	assert_non_null(strstr(text, "rank=\"0\",host=\"node1\"} 1\n"));
-	free(text);
+	fill(1, 1);
+	show();
+	assert_true(shows("\nswitchml_tree_level 0\n"));
+	assert_false(shows("\nswitchml_parent_attached{"));
+	assert_true(shows("rank=\"0\",host=\"node1\"} 1\n"));
 	for (unsigned i = 0; i < 2; i++) {
 		sml_control__leaf_status__init(&leaves[i]);
 		sml_control__branch_status__init(&branches[i]);
@@ -210,26 +189,22 @@ TEST(leaves_have_series_once)
 	world.status.level = 1;
 	world.worker.leaf = leaf;
 	world.worker.sender = 3;
-	text = text_of(&world);
-	assert_non_null(strstr(text, "\nswitchml_tree_level 1\n"));
-	assert_non_null(strstr(text, "\nswitchml_parent_attached{parent=\"spine:28500\"} 0\n"));
-	assert_int_equal(count(text, "\nswitchml_leaf_slots_in_use{"), 1);
-	assert_non_null(strstr(text, "\nswitchml_leaf_slots_in_use{leaf=\"rack:28500\"} 7\n"));
-	assert_int_equal(count(text, "\nswitchml_job_leaf_waited_seconds_total{"), 1);
-	assert_non_null(strstr(text, "\nswitchml_job_leaf_waited_seconds_total{job_name=\"job-0-\","
-				     "stripe=\"0\",leaf=\"rack:28500\"} 7.500\n"));
-	assert_non_null(
-		strstr(text, "rank=\"0\",host=\"node1\",leaf=\"rack:28500\",sent_by=\"2\"} 1\n"));
-	free(text);
+	show();
+	assert_true(shows("\nswitchml_tree_level 1\n"));
+	assert_true(shows("\nswitchml_parent_attached{parent=\"spine:28500\"} 0\n"));
+	assert_int_equal(count("\nswitchml_leaf_slots_in_use{"), 1);
+	assert_true(shows("\nswitchml_leaf_slots_in_use{leaf=\"rack:28500\"} 7\n"));
+	assert_int_equal(count("\nswitchml_job_leaf_waited_seconds_total{"), 1);
+	assert_true(shows("\nswitchml_job_leaf_waited_seconds_total{job_name=\"job-0-\","
+			  "stripe=\"0\",leaf=\"rack:28500\"} 7.500\n"));
+	assert_true(shows("rank=\"0\",host=\"node1\",leaf=\"rack:28500\",sent_by=\"2\"} 1\n"));
 }
 
 TEST(leaves_count_like_ranks)
 {
 	SmlControl__BranchStatus branch, *list[SML_MAX_CHILDREN];
-	static struct world world;
-	char *text;
 
-	fill(&world, 20, SML_MAX_CHILDREN);
+	fill(20, SML_MAX_CHILDREN);
 	sml_control__branch_status__init(&branch);
 	for (unsigned i = 0; i < SML_MAX_CHILDREN; i++)
 		list[i] = &branch;
@@ -237,8 +212,9 @@ TEST(leaves_count_like_ranks)
 		world.jobs[i].branches = list;
 		world.jobs[i].n_branches = SML_MAX_CHILDREN;
 	}
-	text = text_of(&world);
-	assert_int_equal(count(text, "\nswitchml_job_ranks{"),
+	show();
+	assert_int_equal(count("\nswitchml_job_ranks{"),
 			 SML_METRICS_RANKS / (2 * SML_MAX_CHILDREN));
-	free(text);
 }
+
+TESTS_BETWEEN(NULL, forget)
