@@ -104,6 +104,19 @@ TEST(a_call_that_others_do_not_make_ends_at_the_deadline)
 
 /* ---- missing ranks ---- */
 
+/* Its error. */
+static int fail_to_open(const struct job *job, int rank)
+{
+	struct sml_context *context;
+	struct sml_config config;
+	int error;
+
+	configure(&config, job, rank);
+	error = sml_open(&context, &config);
+	assert_null(context);
+	return error;
+}
+
 /* A rank fails to open, with growing deadlines. */
 static void expect_open_timeout(const struct job *job, int rank, int error, const char *part)
 {
@@ -111,14 +124,10 @@ static void expect_open_timeout(const struct job *job, int rank, int error, cons
 	uint64_t began;
 
 	for (now.timeout_ms = FIRST_DEADLINE_MS;; now.timeout_ms *= 4) {
-		struct sml_context *context;
-		struct sml_config config;
 		int rc;
 
-		configure(&config, &now, rank);
 		began = now_ms();
-		rc = sml_open(&context, &config);
-		assert_null(context);
+		rc = fail_to_open(&now, rank);
 		if (rc == error && strstr(sml_error_text(NULL), part))
 			break;
 		if (now.timeout_ms >= LAST_DEADLINE_MS)
@@ -156,12 +165,8 @@ static void *open_with_three(void *argument)
 	/* The last try finds no switch any more. */
 	job.timeout_ms = FIRST_DEADLINE_MS;
 	do {
-		struct sml_context *context;
-		struct sml_config config;
-		int error;
+		int error = fail_to_open(&job, 1);
 
-		configure(&config, &job, 1);
-		error = sml_open(&context, &config);
 		if (error == SML_ERROR_MISMATCH && strstr(sml_error_text(NULL), "3"))
 			told = (void *)(intptr_t)error;
 		usleep(10000);
@@ -173,16 +178,13 @@ static void *open_with_three(void *argument)
 TEST(different_world_sizes_end_both)
 {
 	struct job job = {.n_ranks = 2, .timeout_ms = LAST_DEADLINE_MS, .port = free_port()};
-	struct sml_context *context;
-	struct sml_config config;
 	pthread_t thread;
 	void *other;
 	int error;
 
 	atomic_store(&rank_0_is_done, false);
 	pthread_create(&thread, NULL, open_with_three, &job);
-	configure(&config, &job, 0);
-	error = sml_open(&context, &config);
+	error = fail_to_open(&job, 0);
 	atomic_store(&rank_0_is_done, true);
 	pthread_join(thread, &other);
 	assert_int_equal(error, SML_ERROR_MISMATCH);
@@ -195,14 +197,12 @@ TEST(different_world_sizes_end_both)
 /* heartbeat_ms: 0, or the heartbeat that causes the failure. */
 static void expect_open_to_fail(const char *address, int heartbeat_ms, int error, const char *part)
 {
-	const struct job job = {
-		.n_ranks = 2, .heartbeat_ms = heartbeat_ms, .switch_address = address};
-	struct sml_context *context;
-	struct sml_config config;
+	const struct job job = {.n_ranks = 2,
+				.heartbeat_ms = heartbeat_ms,
+				.switch_address = address,
+				.port = free_port()};
 
-	configure(&config, &job, 1);
-	config.master_port = free_port();
-	assert_int_equal(sml_open(&context, &config), error);
+	assert_int_equal(fail_to_open(&job, 1), error);
 	expect_open_text(part);
 }
 
@@ -325,12 +325,9 @@ TEST(a_job_that_needs_memory_which_is_not_shared_does_not_start)
 	struct liar liar = {.was_ready = false};
 	struct fake_switch fake = {.serve = fake_switch_read, .hear = lie, .self = &liar};
 	struct job job = {.n_ranks = 2, .host_group = true, .switch_address = fake.address};
-	struct sml_context *context;
-	struct sml_config config;
 
 	fake_switch_open(&fake);
-	configure(&config, &job, 1);
-	assert_int_equal(sml_open(&context, &config), SML_ERROR_PROTOCOL);
+	assert_int_equal(fail_to_open(&job, 1), SML_ERROR_PROTOCOL);
 	expect_open_text("starts the job as if this rank shared memory with others: install the "
 			 "same release on it and on all ranks, or set SWITCHML_SHARED_MEMORY=0");
 	fake_switch_close(&fake);

@@ -366,56 +366,43 @@ TEST(a_residual_is_that_of_one_of_two_calls_that_begin_at_once)
 		run_job(&(struct job){.n_ranks = 1, .body = begin_at_once});
 }
 
+#define REFUSED(call, part) CHECK_ERROR(rank, call, -EINVAL, part)
+
 static void make_mistakes(struct rank *rank)
 {
 	struct sml_context *c = rank->context;
 	float data[64] = {0};
 
-	CHECK_ERROR(rank, sml_allreduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "send is NULL");
-	CHECK_ERROR(rank, sml_allreduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "recv is NULL");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "overlap");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, (enum sml_type)11, SML_SUM, NULL, NULL),
-		    -EINVAL, "type 11");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_BYTE, SML_SUM, NULL, NULL), -EINVAL,
-		    "SML_BYTE");
-	CHECK_ERROR(rank, sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL, NULL),
-		    -EINVAL, "operation 4");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
-				  &(struct sml_options){.size = sizeof(struct sml_options),
-							.wire = (enum sml_wire)7},
-				  NULL),
-		    -EINVAL, "wire 7");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "not aligned");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "too many");
-	CHECK_ERROR(rank,
-		    sml_allreduce(c, data, data, SIZE_MAX / 16, SML_INT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "too many");
-	CHECK_ERROR(rank, sml_broadcast(c, data, 1, SML_FLOAT32, 2, NULL, NULL), -EINVAL, "root 2");
-	CHECK_ERROR(rank, sml_broadcast(c, NULL, 1, SML_FLOAT32, rank->rank, NULL, NULL), -EINVAL,
-		    "data is NULL");
-	CHECK_ERROR(rank,
-		    sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL),
-		    -EINVAL, "overlap");
-	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL, NULL),
-		    -EINVAL, "root -1");
-	CHECK_ERROR(rank, sml_reduce(c, data, data, 1, SML_BYTE, SML_SUM, 0, NULL, NULL), -EINVAL,
-		    "bytes cannot be combined");
-	CHECK_ERROR(rank, sml_reduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, 0, NULL, NULL),
-		    -EINVAL, "send is NULL");
-	CHECK_ERROR(rank,
-		    sml_reduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
-		    -EINVAL, "recv is NULL");
-	CHECK_ERROR(rank,
-		    sml_reduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
-		    -EINVAL, "overlap");
+	REFUSED(sml_allreduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL), "send is NULL");
+	REFUSED(sml_allreduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, NULL, NULL), "recv is NULL");
+	REFUSED(sml_allreduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL), "overlap");
+	REFUSED(sml_allreduce(c, data, data, 1, (enum sml_type)11, SML_SUM, NULL, NULL), "type 11");
+	REFUSED(sml_allreduce(c, data, data, 1, SML_BYTE, SML_SUM, NULL, NULL), "SML_BYTE");
+	REFUSED(sml_allreduce(c, data, data, 1, SML_INT32, (enum sml_op)4, NULL, NULL),
+		"operation 4");
+	REFUSED(sml_allreduce(c, data, data, 1, SML_FLOAT32, SML_SUM,
+			      &(struct sml_options){.size = sizeof(struct sml_options),
+						    .wire = (enum sml_wire)7},
+			      NULL),
+		"wire 7");
+	REFUSED(sml_allreduce(c, (char *)data + 1, data, 1, SML_FLOAT32, SML_SUM, NULL, NULL),
+		"not aligned");
+	REFUSED(sml_allreduce(c, data, data, SIZE_MAX / 2, SML_INT32, SML_SUM, NULL, NULL),
+		"too many");
+	REFUSED(sml_allreduce(c, data, data, SIZE_MAX / 16, SML_INT32, SML_SUM, NULL, NULL),
+		"too many");
+	REFUSED(sml_broadcast(c, data, 1, SML_FLOAT32, 2, NULL, NULL), "root 2");
+	REFUSED(sml_broadcast(c, NULL, 1, SML_FLOAT32, rank->rank, NULL, NULL), "data is NULL");
+	REFUSED(sml_reduce_scatter(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, NULL, NULL),
+		"overlap");
+	REFUSED(sml_reduce(c, data, data, 1, SML_FLOAT32, SML_SUM, -1, NULL, NULL), "root -1");
+	REFUSED(sml_reduce(c, data, data, 1, SML_BYTE, SML_SUM, 0, NULL, NULL),
+		"bytes cannot be combined");
+	REFUSED(sml_reduce(c, NULL, data, 1, SML_FLOAT32, SML_SUM, 0, NULL, NULL), "send is NULL");
+	REFUSED(sml_reduce(c, data, NULL, 1, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
+		"recv is NULL");
+	REFUSED(sml_reduce(c, data, data + 1, 9, SML_FLOAT32, SML_SUM, rank->rank, NULL, NULL),
+		"overlap");
 	/* None of these errors has harmed the job. */
 	CHECK(rank, sml_allreduce(c, data, data, 64, SML_FLOAT32, SML_SUM, NULL, NULL) == 0);
 }

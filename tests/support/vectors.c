@@ -22,6 +22,17 @@ static void stop(unsigned line, const char *what)
 	exit(1);
 }
 
+/* Cuts NAME=VALUE in two. Returns the value. */
+static char *cut_off_value(unsigned line, char *word)
+{
+	char *equals = strchr(word, '=');
+
+	if (equals == NULL)
+		stop(line, word);
+	*equals = '\0';
+	return equals + 1;
+}
+
 static void read_world(struct vector *vector, char *words)
 {
 	struct sml_pool_rules *rules = &vector->rules;
@@ -42,10 +53,7 @@ static void read_world(struct vector *vector, char *words)
 			   .rank = VECTOR_PARENT_RANK},
 	};
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-		value = strchr(word, '=');
-		if (value == NULL)
-			stop(vector->line, word);
-		*value++ = '\0';
+		value = cut_off_value(vector->line, word);
 		if (strcmp(word, "ranks") == 0)
 			rules->n_ranks = (uint8_t)atoi(value);
 		else if (strcmp(word, "head") == 0)
@@ -222,10 +230,7 @@ static void read_packet(struct vector *vector, const struct sml_pool_rules *rule
 		begin_contribution(header, rules, words);
 	vector->length = SML_HEADER_BYTES;
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-		value = strchr(word, '=');
-		if (value == NULL)
-			stop(vector->line, word);
-		*value++ = '\0';
+		value = cut_off_value(vector->line, word);
 		read_field(vector, word, value, &cut);
 	}
 	vector->length -= cut;
@@ -250,10 +255,7 @@ static void read_answer(struct vector *vector, char *words)
 	vector->goes_up =
 		vector->verdict == SML_VERDICT_FULL || vector->verdict == SML_VERDICT_RESEND_UP;
 	while ((word = strtok_r(NULL, " ", &save)) != NULL) {
-		value = strchr(word, '=');
-		if (value == NULL)
-			stop(vector->line, word);
-		*value++ = '\0';
+		value = cut_off_value(vector->line, word);
 		if (strcmp(word, "ticket") == 0) {
 			vector->has_ticket = true;
 			vector->ticket = (uint32_t)strtoul(value, NULL, 10);

@@ -115,10 +115,10 @@ static uint64_t in_order(struct link *link, bool to_switch)
 	return *due_ns;
 }
 
-struct link *sim_connect_leaf(struct server *leaf)
+/* From a rank, or from a leaf, to the switch in its present life. NULL: there are too many. */
+static struct link *new_link(struct control *control, const struct server *server,
+			     uint32_t delay_us)
 {
-	struct control *control = leaf->control;
-	struct server *server = leaf->parent;
 	struct link *link = &control->links[control->n_links];
 
 	if (control->n_links == control->max_links) {
@@ -127,16 +127,26 @@ struct link *sim_connect_leaf(struct server *leaf)
 	}
 	control->n_links++;
 	*link = (struct link){.control = control,
-			      .child = leaf,
-			      .child_life = leaf->life,
 			      .sw = server->index,
 			      .life = server->life,
 			      .at_rank = true,
-			      .delay_ns = leaf->delay_us * 1000ull};
+			      .delay_ns = delay_us * 1000ull};
+	return link;
+}
+
+struct link *sim_connect_leaf(struct server *leaf)
+{
+	struct server *server = leaf->parent;
+	struct link *link = new_link(leaf->control, server, leaf->delay_us);
+
+	if (link == NULL)
+		return NULL;
+	link->child = leaf;
+	link->child_life = leaf->life;
 	if (server->alive)
-		plan(control, in_order(link, false), EVENT_CONNECTED, link);
+		plan(leaf->control, in_order(link, false), EVENT_CONNECTED, link);
 	else if (!server->freezes)
-		plan(control, later(link), EVENT_REFUSED, link);
+		plan(leaf->control, later(link), EVENT_REFUSED, link);
 	return link;
 }
 
@@ -144,21 +154,13 @@ struct link *sim_connect(struct control *control, struct rank *rank, unsigned ad
 {
 	struct server *server = sim_server_at(control, rank, address);
 	enum reach reach = sim_reach(server, address, rank->id);
-	struct link *link = &control->links[control->n_links];
+	struct link *link = new_link(control, server, server->delay_us);
 
-	if (control->n_links == control->max_links) {
-		sim_wrong(control, "too many connections");
+	if (link == NULL)
 		return NULL;
-	}
-	control->n_links++;
-	*link = (struct link){.control = control,
-			      .rank = rank->id,
-			      .sw = server->index,
-			      .address = (uint8_t)address,
-			      .life = server->life,
-			      .at_rank = true,
-			      .delay_ns = server->delay_us * 1000ull,
-			      .heard_ns = control->now_ns};
+	link->rank = rank->id;
+	link->address = (uint8_t)address;
+	link->heard_ns = control->now_ns;
 	if (reach == SILENT || (!server->alive && server->freezes))
 		return link;
 	if (!server->alive || reach == REFUSES)
