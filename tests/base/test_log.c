@@ -27,15 +27,6 @@ static void come_back(void)
 	close(terminal);
 }
 
-static int pipe_without_reader(void)
-{
-	int fds[2];
-
-	assert_int_equal(pipe(fds), 0);
-	close(fds[0]);
-	return fds[1];
-}
-
 static bool is_pending(void)
 {
 	sigset_t pending;
@@ -56,18 +47,26 @@ static void log_both(void)
 	assert_int_equal(errno, EDOM);
 }
 
+static void log_without_reader(void)
+{
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	close(fds[0]);
+	end_at(fds[1]);
+	log_both();
+	come_back();
+	close(fds[1]);
+}
+
 /* A process that dies of SIGPIPE would end this test. */
 TEST(a_log_without_a_reader_ends_no_process)
 {
-	int gone = pipe_without_reader();
 	sigset_t before, after;
 
 	signal(SIGPIPE, SIG_DFL);
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &before), 0);
-	end_at(gone);
-	log_both();
-	come_back();
-	close(gone);
+	log_without_reader();
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, NULL, &after), 0);
 	assert_false(sigismember(&before, SIGPIPE) || sigismember(&after, SIGPIPE));
 	assert_false(is_pending());
@@ -76,33 +75,26 @@ TEST(a_log_without_a_reader_ends_no_process)
 /* A thread of the library has all signals blocked, and may take them later (base/thread.h). */
 TEST(a_log_leaves_no_signal_in_a_thread_that_blocks_it)
 {
-	int gone = pipe_without_reader();
 	sigset_t broken_pipe, before;
 
 	sigemptyset(&broken_pipe);
 	sigaddset(&broken_pipe, SIGPIPE);
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, &broken_pipe, &before), 0);
-	end_at(gone);
-	log_both();
-	come_back();
-	close(gone);
+	log_without_reader();
 	assert_false(is_pending());
 	assert_int_equal(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
 
 TEST(a_signal_that_the_application_waits_for_stays)
 {
-	int gone = pipe_without_reader(), got = 0;
 	sigset_t broken_pipe, before;
+	int got = 0;
 
 	sigemptyset(&broken_pipe);
 	sigaddset(&broken_pipe, SIGPIPE);
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, &broken_pipe, &before), 0);
 	assert_int_equal(raise(SIGPIPE), 0);
-	end_at(gone);
-	log_both();
-	come_back();
-	close(gone);
+	log_without_reader();
 	assert_true(is_pending());
 	assert_int_equal(sigwait(&broken_pipe, &got), 0);
 	assert_int_equal(got, SIGPIPE);

@@ -84,7 +84,6 @@ static void begin(void)
 	memset(&world, 0, sizeof(world));
 	fill(&world.before, 10000);
 	fill(&world.now, 12000);
-	test_at_end(end);
 }
 
 /* Others waited so long for it before, and then in the interval, in which it contributes. */
@@ -111,11 +110,10 @@ static void look(void)
 	sml_view_job_rates(&world.view, world.view.now->status->jobs[0], &world.job, world.ranks);
 }
 
-TEST(rates_are_differences_by_the_switchs_clock)
+TEST_WITH(rates_are_differences_by_the_switchs_clock, begin, end)
 {
 	struct sml_switch_rates rates;
 
-	begin();
 	world.before.counter.value = 1000;
 	world.now.counter.value = 5000;
 	world.before.served.resends = 10;
@@ -129,11 +127,10 @@ TEST(rates_are_differences_by_the_switchs_clock)
 	assert_true(world.ranks[1].resends == 4 && world.ranks[0].resends == 0);
 }
 
-TEST(one_answer_has_no_rates)
+TEST_WITH(one_answer_has_no_rates, begin, end)
 {
 	struct sml_switch_rates rates;
 
-	begin();
 	sml_view_take(&world.view, sent(&world.now));
 	sml_view_switch_rates(&world.view, &rates);
 	sml_view_job_rates(&world.view, world.view.now->status->jobs[0], &world.job, world.ranks);
@@ -145,18 +142,16 @@ TEST(one_answer_has_no_rates)
 	assert_true(sml_view_seconds(&world.view) == 0);
 }
 
-TEST(a_switch_that_has_started_again_has_no_rates)
+TEST_WITH(a_switch_that_has_started_again_has_no_rates, begin, end)
 {
-	begin();
 	world.now.status.uptime_ms = 500;
 	look();
 	assert_true(sml_view_seconds(&world.view) == 0);
 	assert_false(world.job.known);
 }
 
-TEST(another_job_or_epoch_has_no_rates)
+TEST_WITH(another_job_or_epoch_has_no_rates, begin, end)
 {
-	begin();
 	world.now.job.epoch = 2;
 	look();
 	assert_false(world.job.known);
@@ -166,9 +161,8 @@ TEST(another_job_or_epoch_has_no_rates)
 	assert_false(world.job.known);
 }
 
-TEST(a_ranks_interval_is_from_one_report_to_the_next)
+TEST_WITH(a_ranks_interval_is_from_one_report_to_the_next, begin, end)
 {
-	begin();
 	/* The switch heard rank 0 at 9.0 s and at 12.0 s: three seconds apart. */
 	world.before.workers[0].traffic_age_ms = 1000;
 	world.before.traffic[0].bytes_sent = 1000;
@@ -186,9 +180,8 @@ TEST(a_ranks_interval_is_from_one_report_to_the_next)
 	assert_true(world.job.bytes_sent == 10000 && world.job.timeouts == 2);
 }
 
-TEST(the_link_is_shared_by_frames)
+TEST_WITH(the_link_is_shared_by_frames, begin, end)
 {
-	begin();
 	assert_true(world.now.traffic[0].link_mbits == 0);
 	world.now.traffic[0].link_mbits = 10;
 	world.now.traffic[0].bytes_received = 2 * 934000;
@@ -200,9 +193,8 @@ TEST(the_link_is_shared_by_frames)
 	assert_true(world.ranks[1].link_share < 0);
 }
 
-TEST(the_others_wait_longest_for_the_slowest_rank)
+TEST_WITH(the_others_wait_longest_for_the_slowest_rank, begin, end)
 {
-	begin();
 	/* Before, rank 0 was the slowest. */
 	world.before.workers[0].waited_ms = 1000;
 	world.now.workers[0].waited_ms = 1200;
@@ -219,7 +211,7 @@ TEST(the_others_wait_longest_for_the_slowest_rank)
 }
 
 /* The switch knows only how long it waited for the host of ranks 0 and 1, which know more. */
-TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
+TEST_WITH(of_ranks_that_share_memory_the_late_one_is_the_slowest, begin, end)
 {
 	for (unsigned late = 0; late < 3; late++) {
 		begin();
@@ -238,11 +230,10 @@ TEST(of_ranks_that_share_memory_the_late_one_is_the_slowest)
 }
 
 /* Their leaf is counted instead, as one rank would be. */
-TEST(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is)
+TEST_WITH(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is, begin, end)
 {
 	struct sml_branch_rates branch;
 
-	begin();
 	add_leaf(40, 1500, 200);
 	for (unsigned i = 0; i < 2; i++)
 		world.before.workers[i].leaf = world.now.workers[i].leaf =
@@ -268,11 +259,10 @@ TEST(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is)
 	assert_null(world.job.slowest_leaf);
 }
 
-TEST(a_leaf_that_has_just_come_has_no_rates)
+TEST_WITH(a_leaf_that_has_just_come_has_no_rates, begin, end)
 {
 	struct sml_branch_rates branch;
 
-	begin();
 	add_leaf(0, 100, 300);
 	world.before.job.n_branches = 0;
 	look();
@@ -282,9 +272,8 @@ TEST(a_leaf_that_has_just_come_has_no_rates)
 }
 
 /* A leaf is not told them: its sums would be 0, and wrong. */
-TEST(without_the_ranks_reports_there_is_no_throughput)
+TEST_WITH(without_the_ranks_reports_there_is_no_throughput, begin, end)
 {
-	begin();
 	look();
 	assert_true(world.job.has_traffic);
 	begin();
@@ -294,11 +283,10 @@ TEST(without_the_ranks_reports_there_is_no_throughput)
 	assert_true(world.job.known && !world.job.has_traffic);
 }
 
-TEST(ranks_that_one_rank_sends_for_are_a_group)
+TEST_WITH(ranks_that_one_rank_sends_for_are_a_group, begin, end)
 {
 	const SmlControl__JobStatus *job = &world.now.job;
 
-	begin();
 	assert_int_equal(sml_view_host_group(job, job->workers[0]), 0);
 	for (unsigned i = 0; i < RANKS; i++)
 		world.now.workers[i].sender = i == 1 ? 2 : 1;
@@ -307,9 +295,8 @@ TEST(ranks_that_one_rank_sends_for_are_a_group)
 	assert_int_equal(sml_view_host_group(job, job->workers[2]), 2);
 }
 
-TEST(a_counter_never_runs_backwards)
+TEST_WITH(a_counter_never_runs_backwards, begin, end)
 {
-	begin();
 	world.before.workers[0].contributions = UINT64_MAX;
 	world.before.traffic[0].bytes_sent = 5;
 	world.before.workers[1].traffic_age_ms = UINT64_MAX; /* a lie */

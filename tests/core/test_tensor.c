@@ -189,10 +189,9 @@ TEST(data_wait_for_the_exponents_of_their_own_blocks)
 {
 	static float elements[HEAD_32 + 40];
 	struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, HEAD_32 + 40);
-	struct sml_sequence sequence = {0};
 
 	spec.send = spec.recv = elements;
-	make(&spec, &sequence);
+	make(&spec, NULL);
 	assert_int_equal(tensor.window[SML_HEAD].count, 2);
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, 0));
 	assert_false(sml_tensor_chunk_is_ready(&tensor, SML_DATA, HEAD_32 / LANES));
@@ -212,9 +211,8 @@ TEST(a_chunk_with_blocks_of_two_head_chunks_waits_for_both)
 	spec.wire = SML_WIRE_INT64;
 	spec.send = spec.recv = elements;
 	for (uint32_t earlier = 0; earlier < 2; earlier++) {
-		struct sml_sequence sequence = {0};
 
-		make(&spec, &sequence);
+		make(&spec, NULL);
 		assert_int_equal(tensor.window[SML_HEAD].count, 2);
 		pass_head(earlier);
 		assert_int_equal(sml_tensor_chunk_is_ready(&tensor, SML_DATA, both - 1), !earlier);
@@ -237,12 +235,11 @@ TEST(a_head_chunk_has_as_many_exponents_as_fit_into_all_lanes)
 					.lanes = counts[i], .n_ranks = 1, .only_int32 = only_int32};
 				struct sml_tensor_spec spec =
 					spec_of(wide ? SML_FLOAT64 : SML_FLOAT32, SML_SUM, 1 << 18);
-				struct sml_sequence sequence = {0};
 				struct sml_contribution head;
 				uint32_t exponents, block = wide ? 64 : 256;
 
 				spec.wire = wide ? SML_WIRE_INT64 : SML_WIRE_INT32;
-				make_in(&spec, &shape, &sequence);
+				make_in(&spec, &shape, NULL);
 				sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
 				assert_int_equal(head.op, SML_LANE_MAX);
 				assert_int_equal(head.lane_kind,
@@ -265,13 +262,12 @@ TEST(full_packets_of_exponents_and_of_elements_are_equally_long)
 			const struct sml_shape shape = {
 				.lanes = 352, .n_ranks = 1, .rounds = rounds};
 			struct sml_tensor_spec spec = spec_of(SML_FLOAT32, SML_SUM, 1 << 18);
-			struct sml_sequence sequence = {0};
 			struct sml_contribution head, data;
 
 			if (wires[i] == SML_WIRE_INT8 && !rounds)
 				continue;
 			spec.wire = wires[i];
-			make_in(&spec, &shape, &sequence);
+			make_in(&spec, &shape, NULL);
 			sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
 			sml_tensor_describe_chunk(&tensor, SML_DATA, 0, &data);
 			assert_int_equal(head.lanes, data.lanes);
@@ -283,14 +279,13 @@ TEST(a_last_head_chunk_has_lanes_for_its_exponents_only)
 	static float elements[256 * 64 + 256 * 17 + 1];
 	struct sml_tensor_spec spec =
 		spec_of(SML_FLOAT32, SML_SUM, sizeof(elements) / sizeof(elements[0]));
-	struct sml_sequence sequence = {0};
 	struct sml_contribution head;
 	uint32_t lanes[LANES];
 
 	for (size_t i = 0; i < spec.count; i++)
 		elements[i] = 1;
 	spec.send = spec.recv = elements;
-	make(&spec, &sequence);
+	make(&spec, NULL);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &head);
 	assert_int_equal(head.lanes, LANES);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 1, &head);
@@ -305,11 +300,10 @@ TEST(a_chunk_counts_once)
 {
 	static int32_t elements[3 * LANES];
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 3 * LANES);
-	struct sml_sequence sequence = {0};
 	uint32_t lanes[LANES] = {0};
 
 	spec.send = spec.recv = elements;
-	make(&spec, &sequence);
+	make(&spec, NULL);
 	assert_false(sml_tensor_take(&tensor, SML_HEAD, 0, lanes));
 	for (int i = 0; i < 5; i++)
 		assert_false(sml_tensor_take(&tensor, SML_DATA, 1, lanes));
@@ -326,11 +320,10 @@ TEST(a_chunk_is_claimed_once_and_again_after_release)
 {
 	static int32_t elements[2 * LANES];
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES);
-	struct sml_sequence sequence = {0};
 	uint32_t lanes[LANES] = {0};
 
 	spec.send = spec.recv = elements;
-	make(&spec, &sequence);
+	make(&spec, NULL);
 	assert_true(sml_tensor_claim(&tensor, SML_DATA, 0));
 	assert_false(sml_tensor_claim(&tensor, SML_DATA, 0));
 	assert_true(sml_tensor_claim(&tensor, SML_DATA, 1));

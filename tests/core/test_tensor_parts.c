@@ -64,7 +64,6 @@ TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 
 	for (unsigned t = 0; t < 4; t++) {
 		struct sml_tensor_spec spec = spec_of(types[t], SML_SUM, LANES + 1);
-		struct sml_sequence sequence = {0};
 		size_t bytes = sml_element_bytes(types[t]) * (LANES + 1);
 
 		for (size_t i = 0; i < bytes; i++)
@@ -72,7 +71,7 @@ TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 		memset(sums, 0xff, sizeof(sums));
 		spec.send = elements;
 		spec.recv = sums;
-		make_in(&spec, &shape, &sequence);
+		make_in(&spec, &shape, NULL);
 		assert_int_equal(tensor.window[SML_DATA].count, 2);
 		for (uint32_t c = 0; c < 2; c++) {
 			struct sml_contribution out;
@@ -99,10 +98,9 @@ TEST(where_only_int32_is_added_narrow_integers_take_whole_lanes)
 TEST(only_a_tensor_s_last_chunk_is_shorter)
 {
 	struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, 2 * LANES + 9);
-	struct sml_sequence sequence = {0};
 	struct sml_contribution out;
 
-	make(&spec, &sequence);
+	make(&spec, NULL);
 	sml_tensor_describe_chunk(&tensor, SML_HEAD, 0, &out);
 	assert_int_equal(out.lanes, 0);
 	sml_tensor_describe_chunk(&tensor, SML_DATA, 1, &out);
@@ -139,7 +137,6 @@ TEST(bytes_sent_in_part_are_zeros_elsewhere)
 		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
 		struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, count);
 		struct guarded send = guard_take(sent), recv = guard_take(count);
-		struct sml_sequence sequence = {0};
 
 		for (uint32_t i = 0; i < sent; i++)
 			send.bytes[i] = (uint8_t)gen_range(&gen, 1, 255);
@@ -147,7 +144,7 @@ TEST(bytes_sent_in_part_are_zeros_elsewhere)
 		spec.send_count = sent;
 		spec.send_first = gen_below(&gen, count - sent + 1);
 		spec.recv = recv.bytes;
-		make(&spec, &sequence);
+		make(&spec, NULL);
 		loop_back();
 		for (uint32_t i = 0; i < count; i++) {
 			uint64_t own = i - spec.send_first;
@@ -184,13 +181,12 @@ TEST(placed_bytes_leave_all_others_alone)
 		uint32_t count = gen_below(&gen, 600), sent = gen_below(&gen, count + 1);
 		struct sml_tensor_spec spec = spec_of(SML_BYTE, SML_SUM, count);
 		struct guarded send = guard_take(sent), all = guard_take(count);
-		struct sml_sequence sequence = {0};
 
 		memset(send.bytes, 1, sent);
 		spec.send = send.bytes;
 		spec.send_count = sent;
 		spec.send_first = gen_below(&gen, count - sent + 1);
-		make(&spec, &sequence);
+		make(&spec, NULL);
 		assert_true(sml_tensor_is_inserted(&tensor));
 		place_all(all.bytes, 0xee);
 		for (uint32_t i = 0; i < count; i++)
@@ -210,7 +206,6 @@ TEST(elements_wanted_in_part_are_taken_and_no_others)
 		struct sml_tensor_spec spec = spec_of(SML_INT32, SML_SUM, count);
 		struct guarded send = guard_take(4 * (size_t)count);
 		struct guarded recv = guard_take(4 * (size_t)wanted);
-		struct sml_sequence sequence = {0};
 
 		for (uint32_t i = 0; i < count; i++)
 			((uint32_t *)(void *)send.bytes)[i] = gen_below(&gen, UINT32_MAX);
@@ -218,7 +213,7 @@ TEST(elements_wanted_in_part_are_taken_and_no_others)
 		spec.recv = recv.bytes;
 		spec.recv_count = wanted;
 		spec.recv_first = gen_below(&gen, count - wanted + 1);
-		make(&spec, &sequence);
+		make(&spec, NULL);
 		loop_back();
 		assert_memory_equal(recv.bytes, send.bytes + 4 * spec.recv_first,
 				    4 * (size_t)wanted);

@@ -13,11 +13,10 @@ static void make_floats(enum sml_type type, enum sml_wire wire, bool only_full, 
 {
 	const struct sml_shape shape = {352, 1, RANKS, only_full, false, !only_full, false};
 	struct sml_tensor_spec spec = spec_of(type, SML_SUM, count);
-	struct sml_sequence sequence = {0};
 
 	spec.wire = wire;
 	spec.send = spec.recv = elements;
-	make_in(&spec, &shape, &sequence);
+	make_in(&spec, &shape, NULL);
 	assert_int_equal(tensor.form, SML_FORM_EXPONENT);
 }
 

@@ -52,11 +52,25 @@ static void does(enum sml_search_verb verb, unsigned address)
 	assert_int_equal(action.address, address);
 }
 
-/* The job begins there, but has no path for packets. */
-static void is_bad(unsigned address)
+static void joins_at(unsigned address)
 {
 	sml_search_connected(&search, address, now_ns);
 	does(SML_SEARCH_JOIN, address);
+}
+
+/* What a rank says that has found no switch yet. */
+static const char *report(void)
+{
+	static char text[1000];
+
+	sml_search_report(&search, now_ns, text, sizeof(text));
+	return text;
+}
+
+/* The job begins there, but has no path for packets. */
+static void is_bad(unsigned address)
+{
+	joins_at(address);
 	sml_search_began(&search, address, now_ns);
 	sml_search_failed(&search, address, SML_ERROR_UNREACHABLE, "no UDP", now_ns);
 }
@@ -68,8 +82,7 @@ TEST_WITH(a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin, 
 	assert_int_equal(connects_within(0), 0);
 	is_bad(0);
 	assert_int_equal(connects_within(100), 2);
-	sml_search_connected(&search, 2, now_ns);
-	does(SML_SEARCH_JOIN, 2);
+	joins_at(2);
 	/*
 	 * While ranks are missing there, the rank also joins the bad switch when its time has
 	 * come.
@@ -78,8 +91,7 @@ TEST_WITH(a_switch_that_could_not_go_on_comes_last_by_all_its_addresses, begin, 
 	assert_true(address >= 0);
 	is_bad((unsigned)address);
 	assert_int_equal(connects_within(100), 2);
-	sml_search_connected(&search, 2, now_ns);
-	does(SML_SEARCH_JOIN, 2);
+	joins_at(2);
 	/* The second time, it has twice as long. */
 	assert_int_equal(connects_within(1900), -1);
 }
@@ -91,8 +103,7 @@ TEST_WITH(a_far_switch_has_its_time_after_each_that_was_bad, begin, NULL)
 	assert_int_equal(connects_within(0), 0);
 	is_bad(0);
 	assert_int_equal(connects_within(100), 1);
-	sml_search_connected(&search, 1, now_ns);
-	does(SML_SEARCH_JOIN, 1);
+	joins_at(1);
 	sml_search_began(&search, 1, now_ns);
 	/* As long as its probes take. */
 	now_ns += 3000 * MS;
@@ -106,74 +117,61 @@ TEST_WITH(a_far_switch_has_its_time_after_each_that_was_bad, begin, NULL)
 TEST_WITH(a_switch_that_accepts_and_says_nothing_may_be_frozen, begin, NULL)
 {
 	struct sml_ranks ranks = {{0}};
-	char text[3 * SML_REASON_LENGTH];
 
 	assert_int_equal(connects_within(0), 0);
 	sml_search_connected(&search, 0, now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing: is it "
-				     "frozen?"));
+	assert_non_null(strstr(report(), "first/0: it accepts connections, but says nothing: is it "
+					 "frozen?"));
 	sml_ranks_add(&ranks, 1);
 	sml_search_missing(&search, 0, &ranks, 0, "", 1, now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: not all ranks have joined there; missing: 1"));
+	assert_non_null(strstr(report(), "first/0: not all ranks have joined there; missing: 1"));
 	sml_search_missing(&search, 0, &(struct sml_ranks){{0}}, 0, "", 2, now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it has not started the job"));
+	assert_non_null(strstr(report(), "first/0: it has not started the job"));
 }
 
 /* It may be refused itself there, for another reason, or released because that one is missing. */
 TEST_WITH(all_ranks_say_why_another_one_cannot_join, begin, NULL)
 {
 	struct sml_ranks ranks = {{0}};
-	char text[3 * SML_REASON_LENGTH];
 
 	assert_int_equal(connects_within(0), 0);
 	sml_search_connected(&search, 0, now_ns);
 	sml_ranks_add(&ranks, 1);
 	sml_search_missing(&search, 0, &ranks, 0, "rank 1 has wire int8", 1, now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "missing: 1; the last that tried was refused: rank 1 has "
-				     "wire int8"));
+	assert_non_null(strstr(report(), "missing: 1; the last that tried was refused: rank 1 has "
+					 "wire int8"));
 	sml_search_failed(&search, 0, SML_ERROR_SWITCH_DIED, "it closed the connection", now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it closed the connection; the last that tried was "
-				     "refused: rank 1 has wire int8; "));
+	assert_non_null(strstr(report(),
+			       "first/0: it closed the connection; the last that tried was "
+			       "refused: rank 1 has wire int8; "));
 	/* It has come in the meantime, to the switch's other address. */
 	assert_int_equal(connects_within(2000), 1);
 	sml_search_connected(&search, 1, now_ns);
 	sml_search_missing(&search, 1, &ranks, 0, "", 1, now_ns);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_null(strstr(text, "refused"));
+	assert_null(strstr(report(), "refused"));
 }
 
 /* On a busy machine, each of its steps may take long. */
 TEST_WITH(a_try_that_is_under_way_hides_no_reason, begin, NULL)
 {
-	char text[3 * SML_REASON_LENGTH];
-
 	assert_int_equal(connects_within(0), 0);
 	sml_search_failed(&search, 0, SML_ERROR_REFUSED, "it is another program", now_ns);
 	for (int i = 0; i < 3 && connects_within(2000) != 0; i++)
 		sml_search_failed(&search, 1, -111, "refused", now_ns);
 	assert_int_equal(search.tries[0].state, SML_SEARCH_CONNECTING);
 	now_ns += 4900 * MS;
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it is another program"));
+	assert_non_null(strstr(report(), "first/0: it is another program"));
 	sml_search_connected(&search, 0, now_ns);
 	now_ns += 4900 * MS;
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it is another program"));
+	assert_non_null(strstr(report(), "first/0: it is another program"));
 	now_ns += 100 * MS;
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "first/0: it accepts connections, but says nothing"));
+	assert_non_null(strstr(report(), "first/0: it accepts connections, but says nothing"));
 }
 
 TEST_WITH(who_is_let_go_needs_no_switch_any_more, begin, NULL)
 {
 	assert_int_equal(connects_within(0), 0);
-	sml_search_connected(&search, 0, now_ns);
-	does(SML_SEARCH_JOIN, 0);
+	joins_at(0);
 	assert_int_equal(connects_within(2000), 2);
 	sml_search_left(&search, 0);
 	assert_int_equal(search.outcome, SML_SEARCH_LEFT);
@@ -251,8 +249,7 @@ static void comes_to_the_second(void)
 	while (search.outcome == SML_SEARCH_GOES_ON && connects_within(2000) != 2)
 		;
 	assert_int_equal(search.outcome, SML_SEARCH_GOES_ON);
-	sml_search_connected(&search, 2, now_ns);
-	does(SML_SEARCH_JOIN, 2);
+	joins_at(2);
 }
 
 static void begin_to_judge(void)
@@ -264,8 +261,6 @@ static void begin_to_judge(void)
 
 TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)
 {
-	char text[1000];
-
 	/* Rank 1 is late. */
 	waits_for((const unsigned[]){1, 3}, 2, 7);
 	waits_for((const unsigned[]){3}, 1, 1);
@@ -273,8 +268,7 @@ TEST_WITH(a_rank_that_comes_to_no_switch_is_given_up, begin_to_judge, NULL)
 	waits_for((const unsigned[]){1, 3}, 2, 2);
 	assert_int_equal(search.outcome, SML_SEARCH_FAILED);
 	assert_int_equal(search.error, SML_ERROR_RANK_DIED);
-	sml_search_report(&search, now_ns, text, sizeof(text));
-	assert_non_null(strstr(text, "rank 3 died with the switch"));
+	assert_non_null(strstr(report(), "rank 3 died with the switch"));
 }
 
 /* The ranks are there one after the other; or nothing is heard of any switch in between. */
@@ -322,8 +316,7 @@ static uint64_t waits_beside_one_that_dies(uint64_t speaks_ns)
 	sml_ranks_add(&ranks, 1);
 	search.config.absence_ns = sml_search_absence_ns(4000);
 	assert_int_equal(connects_within(0), 0);
-	sml_search_connected(&search, 0, now_ns);
-	does(SML_SEARCH_JOIN, 0);
+	joins_at(0);
 	while (search.outcome == SML_SEARCH_GOES_ON && now_ns < begun_ns + 50000 * MS) {
 		if (now_ns >= told_ns && now_ns < begun_ns + speaks_ns) {
 			sml_search_missing(&search, 0, &ranks, 0, "", ++n_reports, now_ns);
@@ -331,8 +324,7 @@ static uint64_t waits_beside_one_that_dies(uint64_t speaks_ns)
 		}
 		if (connects_within(90) != 2)
 			continue;
-		sml_search_connected(&search, 2, now_ns);
-		does(SML_SEARCH_JOIN, 2);
+		joins_at(2);
 		sml_search_missing(&search, 2, &ranks, 0, "", 1, now_ns);
 		sml_search_failed(&search, 2, SML_ERROR_SWITCH_DIED, "it died", now_ns);
 	}

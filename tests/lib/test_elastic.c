@@ -97,12 +97,11 @@ static void die_and_be_decided_on(int n)
 }
 
 /* One dies when the others have asked, and it has learned of that: they do not wait for it. */
-TEST(who_dies_without_asking_is_not_waited_for)
+TEST_WITH(who_dies_without_asking_is_not_waited_for, start_switches, end_switches)
 {
 	struct order patient = ask;
 
 	patient.wait_ms = 10 * SOON_MS;
-	start_switches();
 	for (size_t i = 0; i < N_DEDICATED; i++) {
 		form = forms[i];
 		start_all(3);
@@ -115,18 +114,16 @@ TEST(who_dies_without_asking_is_not_waited_for)
 		let(3, leave);
 		end_all();
 	}
-	end_switches();
 }
 
 /* ---- deaths ---- */
 
 /* One dies when the others have gone on with a list that has it. */
-TEST(a_member_of_a_list_that_dies_is_not_waited_for)
+TEST_WITH(a_member_of_a_list_that_dies_is_not_waited_for, start_switches, end_switches)
 {
 	struct order list = to_job("with it", free_port());
 
 	list.was = 7;
-	start_switches();
 	/* If it dies before another one comes with the list, it may be on its way for so long. */
 	heartbeat_ms = FROZEN_HEARTBEAT_MS;
 	for (size_t i = 0; i < N_FORMS; i++) {
@@ -147,7 +144,6 @@ TEST(a_member_of_a_list_that_dies_is_not_waited_for)
 		end_all();
 	}
 	heartbeat_ms = 0;
-	end_switches();
 }
 
 static void survive(int members, int dying, const char *next, int port)
@@ -183,9 +179,8 @@ static void die_and_join(int n)
 	end_all();
 }
 
-TEST(the_others_go_on_after_deaths_and_new_processes_join)
+TEST_WITH(the_others_go_on_after_deaths_and_new_processes_join, start_switches, end_switches)
 {
-	start_switches();
 	/* Beside the forms above: one rank shares no memory. */
 	const struct form more[] = {
 		{NULL, NULL, true, 1 << 2},
@@ -199,7 +194,6 @@ TEST(the_others_go_on_after_deaths_and_new_processes_join)
 		if (form.switch_address && strcmp(form.switch_address, "embedded") != 0)
 			die_and_be_decided_on(i % 2 ? 8 : 4);
 	}
-	end_switches();
 }
 
 static void let_the_switch_die_while_they_join(void)
@@ -277,11 +271,11 @@ TEST(a_rank_that_dies_with_the_switch_is_missed_there)
 	heartbeat_ms = 0;
 }
 
-TEST(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit)
+TEST_WITH(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit, start_switches,
+	  end_switches)
 {
 	struct order order = to_job("second", free_port());
 
-	start_switches();
 	for (int with_switch = 0; with_switch < 2; with_switch++) {
 		form = (struct form){.switch_address = with_switch ? root_address : NULL};
 		start_all(4);
@@ -316,7 +310,6 @@ TEST(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit)
 		let(3, leave);
 		end_all();
 	}
-	end_switches();
 }
 
 /* Processes 0 and 1 cannot meet, and say so. They have no job then, and can be in one again. */
@@ -328,11 +321,11 @@ static void expect_to_part(const char *next, int port)
 	let(3, make_sum);
 }
 
-TEST(a_member_that_closes_or_has_another_list_is_an_error_within_the_limit)
+TEST_WITH(a_member_that_closes_or_has_another_list_is_an_error_within_the_limit, start_switches,
+	  end_switches)
 {
 	struct order order = to_job("", free_port());
 
-	start_switches();
 	for (int with_switch = 0; with_switch < 2; with_switch++) {
 		form = (struct form){.switch_address = with_switch ? root_address : NULL};
 		start_all(3);
@@ -357,7 +350,6 @@ TEST(a_member_that_closes_or_has_another_list_is_an_error_within_the_limit)
 		let(3, leave);
 		end_all();
 	}
-	end_switches();
 }
 
 /* It gets this error, at once. */
@@ -401,11 +393,11 @@ static void use_both_ways(void)
 	end_all();
 }
 
-TEST(ranks_that_go_on_in_both_ways_are_told_so_and_do_not_compute_apart)
+TEST_WITH(ranks_that_go_on_in_both_ways_are_told_so_and_do_not_compute_apart, start_switches,
+	  end_switches)
 {
 	char list[80];
 
-	start_switches();
 	snprintf(list, sizeof(list), "%s|127.0.0.1:%u", root_address, second.port);
 	for (size_t i = 0; i <= N_DEDICATED; i++) {
 		form = i < N_DEDICATED ? forms[i] : (struct form){.switch_address = list};
@@ -418,7 +410,6 @@ TEST(ranks_that_go_on_in_both_ways_are_told_so_and_do_not_compute_apart)
 			switch_process_start(&root);
 		use_both_ways();
 	}
-	end_switches();
 }
 
 TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
@@ -464,12 +455,11 @@ TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
 }
 
 /* Three jobs of three at once. The frozen one is process 1 of each. */
-TEST(a_frozen_rank_of_the_old_job_changes_nothing)
+TEST_WITH(a_frozen_rank_of_the_old_job_changes_nothing, start_switches, end_switches)
 {
 	const int ports[] = {free_port(), free_port(), free_port()};
 	char names[3][2][16];
 
-	start_switches();
 	const struct form of_jobs[] = {{root_address, NULL, false, 0},
 				       {root_address, NULL, true, 0},
 				       {NULL, NULL, true, 0}};
@@ -512,7 +502,6 @@ TEST(a_frozen_rank_of_the_old_job_changes_nothing)
 		assert_int_equal(answer.sum, answer.calls ? 5 << 3 * j : 0);
 	}
 	end_all();
-	end_switches();
 }
 /* ---- how long it takes: test_elastic --measure 20 ---- */
 

@@ -104,6 +104,11 @@ TEST(rank_0_listens_at_one_of_its_ports)
 /* All ranks have completed their calls: nobody's are in progress when another one leaves. */
 static pthread_barrier_t all_here;
 
+static void make_barrier(void)
+{
+	pthread_barrier_init(&all_here, NULL, 2);
+}
+
 static uint64_t tensors(const struct rank *rank)
 {
 	struct sml_counters counters = {.size = sizeof(counters)};
@@ -150,11 +155,9 @@ static void go_on_with_requests(struct rank *rank)
 
 TEST(requests_counters_and_the_descriptor_outlive_the_job)
 {
-	pthread_barrier_init(&all_here, NULL, 2);
 	for (int shares = 0; shares < 2; shares++)
 		run_job(&(struct job){
 			.n_ranks = 2, .host_group = shares, .body = go_on_with_requests});
-	pthread_barrier_destroy(&all_here);
 }
 
 /* What the second thread of rank 0 sees while the first waits for rank 1. */
@@ -200,10 +203,8 @@ static void race(struct rank *rank)
 
 TEST(one_thread_at_a_time_reconfigures_and_another_one_can_end_it)
 {
-	pthread_barrier_init(&all_here, NULL, 2);
 	run_job(&(struct job){.n_ranks = 2, .body = race});
 	run_job(&(struct job){.n_ranks = 2, .host_group = true, .body = race});
-	pthread_barrier_destroy(&all_here);
 }
 
 /* One for each of 64 ranks, and half for the application, are more than 100. */
@@ -234,9 +235,7 @@ static void lack_room(struct rank *rank)
 
 TEST(rank_0_says_at_once_that_descriptors_will_not_do)
 {
-	pthread_barrier_init(&all_here, NULL, 2);
 	run_job(&(struct job){.n_ranks = 2, .body = lack_room});
-	pthread_barrier_destroy(&all_here);
 }
 
 /* Threads of rank 0 that call again and again, whatever the result is. */
@@ -289,8 +288,8 @@ static void go_on_among_callers(struct rank *rank)
 
 TEST(threads_that_call_all_the_time_do_not_hold_it_up)
 {
-	pthread_barrier_init(&all_here, NULL, 2);
 	callers_end = false;
 	run_job(&(struct job){.n_ranks = 2, .body = go_on_among_callers});
-	pthread_barrier_destroy(&all_here);
 }
+
+TESTS_BETWEEN(make_barrier, NULL)

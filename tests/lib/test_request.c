@@ -8,69 +8,72 @@
 
 #define LARGE (64 * SML_REQUEST_KEEPS_BYTES)
 
-static size_t kept(const struct sml_requests *requests)
+static struct sml_requests requests;
+
+static void begin(void)
+{
+	sml_requests_init(&requests);
+}
+
+static void end(void)
+{
+	sml_requests_fini(&requests);
+}
+
+static size_t kept(void)
 {
 	size_t bytes = 0;
 
-	for (const struct sml_request *request = requests->all; request;
+	for (const struct sml_request *request = requests.all; request;
 	     request = request->next_of_all)
 		bytes += request->memory_bytes;
 	return bytes;
 }
 
 /* A call from its submission to its end, as a worker and its caller see it. */
-static void make_call(struct sml_requests *requests, size_t bytes)
+static void make_call(size_t bytes)
 {
-	struct sml_request *request = sml_request_take(requests, bytes);
+	struct sml_request *request = sml_request_take(&requests, bytes);
 
 	assert_non_null(request);
 	assert_true(request->memory_bytes >= bytes);
 	memset(request->memory, 1, bytes);
 	request->references = SML_REQUEST_CALLER + 1;
-	sml_request_finish(requests, request);
+	sml_request_finish(&requests, request);
 	/* Another thread still uses it. */
-	assert_true(kept(requests) >= bytes);
+	assert_true(kept() >= bytes);
 	assert_int_equal(((char *)request->memory)[bytes - 1], 1);
-	sml_request_release(requests, request);
+	sml_request_release(&requests, request);
 }
 
-TEST(a_large_call_s_memory_is_freed_when_it_ends)
+TEST_WITH(a_large_call_s_memory_is_freed_when_it_ends, begin, end)
 {
-	struct sml_requests requests;
-
-	sml_requests_init(&requests);
 	for (int i = 0; i < 3; i++) {
-		make_call(&requests, LARGE);
-		assert_true(kept(&requests) <= SML_REQUEST_KEEPS_BYTES);
-		make_call(&requests, 100);
+		make_call(LARGE);
+		assert_true(kept() <= SML_REQUEST_KEEPS_BYTES);
+		make_call(100);
 	}
-	sml_requests_fini(&requests);
 }
 
-TEST(an_ordinary_call_s_memory_is_used_again)
+TEST_WITH(an_ordinary_call_s_memory_is_used_again, begin, end)
 {
-	struct sml_requests requests;
 	const void *memory;
 
-	sml_requests_init(&requests);
-	make_call(&requests, SML_REQUEST_KEEPS_BYTES);
+	make_call(SML_REQUEST_KEEPS_BYTES);
 	memory = requests.all->memory;
 	assert_non_null(memory);
 	for (int i = 0; i < 3; i++) {
-		make_call(&requests, 1000);
+		make_call(1000);
 		assert_ptr_equal(requests.all->memory, memory);
 	}
 	assert_null(requests.all->next_of_all);
-	sml_requests_fini(&requests);
 }
 
 /* The others may sleep until the next call. */
-TEST(a_call_s_time_is_counted_once_when_the_first_worker_is_done)
+TEST_WITH(a_call_s_time_is_counted_once_when_the_first_worker_is_done, begin, end)
 {
-	struct sml_requests requests;
 	struct sml_request *request;
 
-	sml_requests_init(&requests);
 	requests.times.wanted = true;
 	request = sml_request_take(&requests, 1);
 	assert_non_null(request);
@@ -81,13 +84,12 @@ TEST(a_call_s_time_is_counted_once_when_the_first_worker_is_done)
 		assert_int_equal(requests.times.n[SML_CALL_TIMES], 1);
 	}
 	sml_request_finish(&requests, request);
-	sml_requests_fini(&requests);
 }
 
 /* A call that waits, with this number and so many chunks missing. */
-static struct sml_request *submit(struct sml_requests *requests, uint32_t number, uint32_t left)
+static struct sml_request *submit(uint32_t number, uint32_t left)
 {
-	struct sml_request *request = sml_request_take(requests, 1);
+	struct sml_request *request = sml_request_take(&requests, 1);
 
 	assert_non_null(request);
 	request->tensor = (struct sml_tensor){.number = number, .left = left};
@@ -99,18 +101,16 @@ static struct sml_request *submit(struct sml_requests *requests, uint32_t number
 	return request;
 }
 
-TEST(the_oldest_call_is_the_first_that_has_not_ended)
+TEST_WITH(the_oldest_call_is_the_first_that_has_not_ended, begin, end)
 {
 	struct sml_request *first, *second, *third;
 	struct sml_call_in_progress oldest;
-	struct sml_requests requests;
 
-	sml_requests_init(&requests);
 	assert_false(sml_requests_oldest(&requests, &oldest));
 	/* Numbers wrap around. */
-	first = submit(&requests, UINT32_MAX, 2);
-	second = submit(&requests, 0, 3);
-	third = submit(&requests, 1, 4);
+	first = submit(UINT32_MAX, 2);
+	second = submit(0, 3);
+	third = submit(1, 4);
 	assert_true(sml_requests_oldest(&requests, &oldest));
 	assert_int_equal(oldest.number, UINT32_MAX);
 	assert_int_equal(oldest.left, 2);
@@ -130,5 +130,4 @@ TEST(the_oldest_call_is_the_first_that_has_not_ended)
 	sml_request_release(&requests, third);
 	assert_ptr_equal(sml_request_take(&requests, 1), third);
 	assert_false(sml_requests_oldest(&requests, &oldest));
-	sml_requests_fini(&requests);
 }

@@ -23,16 +23,9 @@ work=$2
 chroot=$work/chroot unpacked=$work/unpacked
 export LC_ALL=C.UTF-8
 
-in_chroot() {
-	env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
-		http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" chroot "$chroot" "$@" >"$work/out" 2>&1
-}
-
 build() {
 	debian_options=(--architectures=amd64,arm64 --skip=check/qemu)
-	debian "$chroot" build-essential crossbuild-essential-arm64
-	mount -t proc proc "$chroot/proc" || skip "no /proc can be mounted in a chroot here"
-	[ ! -e /etc/resolv.conf ] || cp /etc/resolv.conf "$chroot/etc/"
+	make_chroot build-essential crossbuild-essential-arm64
 	mkdir "$chroot/tree" "$chroot/debs"
 	(cd "$root" && tools/list-files | tar --null --no-recursion -T - -c) | tar -xC "$chroot/tree"
 	in_chroot sh -c 'cd /tree && apt-get build-dep -y --no-install-recommends --host-architecture arm64 \

@@ -23,11 +23,6 @@ chroot=$work/chroot
 export LC_ALL=C.UTF-8
 mkdir "$work/debs"
 
-in_chroot() {
-	env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
-		http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" chroot "$chroot" "$@" >"$work/out" 2>&1
-}
-
 "$root/tools/build-packages" "$work/debs" >"$work/out" 2>&1 || fail "tools/build-packages"
 for package in switchml libswitchml0 libswitchml-dev python3-switchml switchml-mpi; do
 	ls "$work/debs/${package}_"*.deb >/dev/null 2>"$work/out" || fail "there is no package $package"
@@ -39,9 +34,7 @@ echo "ok: tools/build-packages"
 lintian --allow-root --fail-on error "$work"/debs/*.changes >"$work/out" 2>&1 || fail "lintian"
 echo "ok: lintian finds no error$(grep -c '^W:' "$work/out" | sed 's/^/; warnings: /')"
 
-debian "$chroot" build-essential cmake openmpi-bin pkg-config
-mount -t proc proc "$chroot/proc" || skip "no /proc can be mounted in a chroot here"
-[ ! -e /etc/resolv.conf ] || cp /etc/resolv.conf "$chroot/etc/"
+make_chroot build-essential cmake openmpi-bin pkg-config
 
 # Packages that another one needs exist; they can be fetched; they are installed.
 cp -r "$work/debs" "$chroot/debs"

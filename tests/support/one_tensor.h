@@ -29,12 +29,15 @@ static inline struct sml_tensor_spec spec_of(enum sml_type type, enum sml_op op,
 					.recv_count = count};
 }
 
+/* Of the first call, if `sequence` is NULL. */
 static inline void make_in(const struct sml_tensor_spec *spec, const struct sml_shape *shape,
 			   struct sml_sequence *sequence)
 {
+	struct sml_sequence first = {0};
+
 	guard_give(&memory);
 	memory = guard_take(sml_tensor_memory_bytes(spec, shape));
-	sml_tensor_init(&tensor, spec, shape, sequence, memory.bytes);
+	sml_tensor_init(&tensor, spec, shape, sequence ? sequence : &first, memory.bytes);
 }
 
 static inline void make(const struct sml_tensor_spec *spec, struct sml_sequence *sequence)

@@ -86,3 +86,15 @@ debian() {
 	mmdebstrap "${options[@]}" "" "$target" - <"$work/sources" >"$work/out" 2>&1 ||
 		skip "Debian cannot be fetched here: $(grep '^E:' "$work/out" | tail -n 1)"
 }
+
+# Packages: Debian at $chroot, for in_chroot, with this machine's network.
+make_chroot() {
+	debian "${chroot:?}" "$@"
+	mount -t proc proc "$chroot/proc" || skip "no /proc can be mounted in a chroot here"
+	[ ! -e /etc/resolv.conf ] || cp /etc/resolv.conf "$chroot/etc/"
+}
+
+in_chroot() {
+	env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
+		http_proxy="${http_proxy:-}" https_proxy="${https_proxy:-}" chroot "$chroot" "$@" >"$work/out" 2>&1
+}

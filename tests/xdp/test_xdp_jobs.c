@@ -21,6 +21,18 @@
 static const struct sml_xdp_config config = {
 	.port = FRAME_PORT, .max_jobs = MAX_JOBS, .max_slots = SLOTS};
 
+static struct sml_xdp_maps *maps;
+
+static void open_maps(void)
+{
+	maps = xdp_open_maps(&config);
+}
+
+static void close_maps(void)
+{
+	sml_xdp_maps_close(maps);
+}
+
 static struct sml_pool_rules rules_of(uint32_t job, uint16_t slots)
 {
 	return (struct sml_pool_rules){.tag = 7,
@@ -34,14 +46,14 @@ static struct sml_pool_rules rules_of(uint32_t job, uint16_t slots)
 				       .cookies = {11}};
 }
 
-static int add(struct sml_xdp_maps *maps, uint32_t job, uint16_t slots)
+static int add(uint32_t job, uint16_t slots)
 {
 	struct sml_pool_rules rules = rules_of(job, slots);
 
 	return sml_xdp_maps_add_job(maps, &rules);
 }
 
-static void add_in_time(struct sml_xdp_maps *maps, uint32_t job, uint16_t slots)
+static void add_in_time(uint32_t job, uint16_t slots)
 {
 	struct sml_pool_rules rules = rules_of(job, slots);
 
@@ -49,7 +61,7 @@ static void add_in_time(struct sml_xdp_maps *maps, uint32_t job, uint16_t slots)
 }
 
 /* The slot has served, and its rank's address is known. */
-static void use(struct sml_xdp_maps *maps, uint32_t job)
+static void use(uint32_t job)
 {
 	static const struct sml_xdp_slot used = {.slot = {.use = 5, .state = SML_SLOT_COMPLETE}};
 	static const struct sml_xdp_peer peer = {.ifindex = LOOPBACK};
@@ -63,7 +75,7 @@ static void use(struct sml_xdp_maps *maps, uint32_t job)
 	assert_int_equal(sml_xdp_maps_start_job(maps, job, 0), 0);
 }
 
-static uint32_t use_of_row(const struct sml_xdp_maps *maps, uint32_t row)
+static uint32_t use_of_row(uint32_t row)
 {
 	int slots = xdp_map_of(sml_xdp_maps_entry_fd(maps), "sml_slots");
 	struct sml_xdp_slot slot;
@@ -73,7 +85,7 @@ static uint32_t use_of_row(const struct sml_xdp_maps *maps, uint32_t row)
 	return slot.slot.use;
 }
 
-static void expect_fresh(struct sml_xdp_maps *maps, uint32_t job)
+static void expect_fresh(uint32_t job)
 {
 	struct sml_slot buffers[2];
 	struct sml_xdp_peer peer;
@@ -86,50 +98,43 @@ static void expect_fresh(struct sml_xdp_maps *maps, uint32_t job)
 }
 
 /* Without the cleaner's thread, nothing has asked the kernel, so no job may get it. */
-TEST(what_a_job_held_is_nobodys_before_the_kernel_says_so)
+TEST_WITH(what_a_job_held_is_nobodys_before_the_kernel_says_so, open_maps, close_maps)
 {
-	struct sml_xdp_maps *maps = xdp_open_maps(&config);
-
-	assert_int_equal(add(maps, 0, SLOTS), 0);
-	use(maps, 0);
+	assert_int_equal(add(0, SLOTS), 0);
+	use(0);
 	sml_xdp_maps_remove_job(maps, 0);
 	for (unsigned i = 0; i < 3; i++) {
 		/* The same place; the same slots; more slots than there are. */
-		assert_int_equal(add(maps, SML_XDP_JOB_PLACES, SLOTS), -EAGAIN);
-		assert_int_equal(add(maps, 1, SLOTS), -EAGAIN);
-		assert_int_equal(add(maps, 1, SLOTS + 1), -ENOSPC);
+		assert_int_equal(add(SML_XDP_JOB_PLACES, SLOTS), -EAGAIN);
+		assert_int_equal(add(1, SLOTS), -EAGAIN);
+		assert_int_equal(add(1, SLOTS + 1), -ENOSPC);
 	}
 	/* A program that admitted a packet earlier finds what it expects. */
-	assert_int_equal(use_of_row(maps, 0), 5);
+	assert_int_equal(use_of_row(0), 5);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
-	add_in_time(maps, 1, SLOTS);
-	expect_fresh(maps, 1);
-	sml_xdp_maps_close(maps);
+	add_in_time(1, SLOTS);
+	expect_fresh(1);
 }
 
-TEST(what_is_free_is_given_at_once)
+TEST_WITH(what_is_free_is_given_at_once, open_maps, close_maps)
 {
-	struct sml_xdp_maps *maps = xdp_open_maps(&config);
-
-	assert_int_equal(add(maps, 0, SLOTS / 2), 0);
+	assert_int_equal(add(0, SLOTS / 2), 0);
 	sml_xdp_maps_remove_job(maps, 0);
 	/* Another place, another row, other slots. */
-	assert_int_equal(add(maps, 1, SLOTS / 2), 0);
-	expect_fresh(maps, 1);
+	assert_int_equal(add(1, SLOTS / 2), 0);
+	expect_fresh(1);
 	/* A third job has to wait, even if only for a row. */
-	assert_int_equal(add(maps, 2, 4), -EAGAIN);
-	assert_int_equal(add(maps, 2, SLOTS), -ENOSPC);
+	assert_int_equal(add(2, 4), -EAGAIN);
+	assert_int_equal(add(2, SLOTS), -ENOSPC);
 	assert_int_equal(sml_xdp_maps_start_cleaner(maps), 0);
-	add_in_time(maps, 2, 4);
-	expect_fresh(maps, 2);
-	sml_xdp_maps_close(maps);
+	add_in_time(2, 4);
+	expect_fresh(2);
 }
 
 /* The next job in its row would send its sums there. */
-TEST(a_leafs_parent_is_no_other_jobs)
+TEST_WITH(a_leafs_parent_is_no_other_jobs, open_maps, close_maps)
 {
 	static const struct sml_xdp_peer there = {.ifindex = LOOPBACK};
-	struct sml_xdp_maps *maps = xdp_open_maps(&config);
 	struct sml_pool_rules rules = rules_of(0, SLOTS);
 	struct sml_xdp_peer peer;
 	uint32_t index;
@@ -157,7 +162,6 @@ TEST(a_leafs_parent_is_no_other_jobs)
 		assert_int_equal(bpf_map_lookup_elem(ways, &index, &way), -ENOENT);
 	}
 	close(ways);
-	sml_xdp_maps_close(maps);
 }
 
 static long waits_of_this_thread(void)
@@ -169,9 +173,8 @@ static long waits_of_this_thread(void)
 }
 
 /* A thread that waits for the kernel yields its processor at least once per wait. */
-TEST(strangers_who_come_and_go_do_not_make_the_control_thread_wait)
+TEST_WITH(strangers_who_come_and_go_do_not_make_the_control_thread_wait, open_maps, close_maps)
 {
-	struct sml_xdp_maps *maps = xdp_open_maps(&config);
 	enum { TIMES = 100 };
 	long waits = 0;
 
@@ -179,15 +182,14 @@ TEST(strangers_who_come_and_go_do_not_make_the_control_thread_wait)
 	for (uint32_t i = 0; i < TIMES; i++) {
 		long before;
 
-		add_in_time(maps, i % 2, SLOTS);
-		use(maps, i % 2);
+		add_in_time(i % 2, SLOTS);
+		use(i % 2);
 		before = waits_of_this_thread();
 		sml_xdp_maps_remove_job(maps, i % 2);
-		(void)add(maps, (i + 1) % 2, SLOTS);
+		(void)add((i + 1) % 2, SLOTS);
 		waits += waits_of_this_thread() - before;
 		sml_xdp_maps_remove_job(maps, (i + 1) % 2);
 	}
 	printf("%d times left and joined, waited %ld times\n", TIMES, waits);
 	assert_true(waits < TIMES / 4);
-	sml_xdp_maps_close(maps);
 }
