@@ -21,49 +21,49 @@
 #define BYTES	  256
 
 /* Peer 0 sends, and every peer listens. */
-struct net {
+static struct {
 	struct sml_interface interface;
 	union sml_sockaddr peers[SML_MAX_CHILDREN];
 	struct sml_log log;
 	struct sml_transport *transports[N_PEERS];
-};
+} net;
 
-static void open_one(struct net *net, uint8_t i)
+static void open_one(uint8_t i)
 {
 	const struct sml_transport_config config = {
-		.interface = &net->interface,
+		.interface = &net.interface,
 		.peer = {.v4 = {.sin_family = AF_INET}},
-		.peers = net->peers,
+		.peers = net.peers,
 		.own = i,
-		.log = &net->log,
+		.log = &net.log,
 	};
 
-	assert_int_equal(sml_transport_udp.open(&net->transports[i], &config), 0);
-	net->peers[i].v4 = (struct sockaddr_in){
+	assert_int_equal(sml_transport_udp.open(&net.transports[i], &config), 0);
+	net.peers[i].v4 = (struct sockaddr_in){
 		.sin_family = AF_INET,
-		.sin_port = htons(net->transports[i]->port),
+		.sin_port = htons(net.transports[i]->port),
 		.sin_addr = {htonl(INADDR_LOOPBACK)},
 	};
 }
 
-static void open_net(struct net *net, const struct sml_faults *faults)
+static void open_net(const struct sml_faults *faults)
 {
 	struct sml_transport *faulty;
 
-	*net = (struct net){.log = {.level = SML_LOG_ERROR}};
+	net.log = (struct sml_log){.level = SML_LOG_ERROR};
 	for (uint8_t i = 0; i < N_PEERS; i++)
-		open_one(net, i);
+		open_one(i);
 	if (faults == NULL)
 		return;
-	faulty = sml_faults_wrap(net->transports[0], faults, 1);
+	faulty = sml_faults_wrap(net.transports[0], faults, 1);
 	assert_non_null(faulty);
-	net->transports[0] = faulty;
+	net.transports[0] = faulty;
 }
 
-static void close_net(struct net *net)
+static void close_net(void)
 {
 	for (unsigned i = 0; i < N_PEERS; i++)
-		net->transports[i]->ops->close(net->transports[i]);
+		net.transports[i]->ops->close(net.transports[i]);
 }
 
 /* ---- a kernel without segmentation ---- */
@@ -96,10 +96,10 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 /* ---- what arrives ---- */
 
 /* Packets that arrive at a peer, until none has come for a while. `seen` counts each result. */
-static unsigned receive_all(struct net *net, unsigned peer, unsigned seen[N_RESULTS])
+static unsigned receive_all(unsigned peer, unsigned seen[N_RESULTS])
 {
 	static struct sml_packet packets[SML_RECEIVE_PACKETS];
-	struct sml_transport *transport = net->transports[peer];
+	struct sml_transport *transport = net.transports[peer];
 	struct pollfd ready = {.fd = transport->poll_fd, .events = POLLIN};
 	unsigned n_all = 0;
 
@@ -121,10 +121,10 @@ static unsigned receive_all(struct net *net, unsigned peer, unsigned seen[N_RESU
 }
 
 /* All results to all other peers, some at a time. */
-static void send_all(struct net *net)
+static void send_all(void)
 {
 	static uint32_t results[N_RESULTS][BYTES / 4];
-	struct sml_transport *transport = net->transports[0];
+	struct sml_transport *transport = net.transports[0];
 	struct iovec packets[SML_RESULTS_AT_ONCE];
 	unsigned n = 0;
 
@@ -138,26 +138,24 @@ static void send_all(struct net *net)
 	}
 }
 
-TEST(results_reach_the_peers_that_they_are_for)
+TEST_WITH(results_reach_the_peers_that_they_are_for, NULL, close_net)
 {
 	unsigned seen[N_RESULTS];
 	uint32_t one[BYTES / 4] = {7};
 	const struct iovec packet = {one, BYTES};
-	struct net net;
 
-	open_net(&net, NULL);
-	send_all(&net);
+	open_net(NULL);
+	send_all();
 	for (unsigned peer = 1; peer < N_PEERS; peer++) {
-		assert_int_equal(receive_all(&net, peer, seen), N_RESULTS);
+		assert_int_equal(receive_all(peer, seen), N_RESULTS);
 		for (unsigned i = 0; i < N_RESULTS; i++)
 			assert_int_equal(seen[i], 1);
 	}
-	assert_int_equal(receive_all(&net, 0, seen), 0);
+	assert_int_equal(receive_all(0, seen), 0);
 	net.transports[0]->ops->send_results(net.transports[0], &packet, 1, 1u << 2);
-	assert_int_equal(receive_all(&net, 1, seen), 0);
-	assert_int_equal(receive_all(&net, 2, seen), 1);
+	assert_int_equal(receive_all(1, seen), 0);
+	assert_int_equal(receive_all(2, seen), 1);
 	assert_int_equal(seen[7], 1);
-	close_net(&net);
 }
 
 /* Standard error goes to a file until its content is read. */
@@ -183,7 +181,7 @@ static void restore_stderr(int saved, FILE *from, char *text, size_t bytes)
 }
 
 /* A batch of equal packets for peer 1, numbered from 0. */
-static void send_batch(struct net *net, unsigned n)
+static void send_batch(unsigned n)
 {
 	static _Alignas(64) uint8_t bytes[SML_BATCH_BYTES];
 	struct sml_batch batch = {.bytes = bytes};
@@ -193,72 +191,66 @@ static void send_batch(struct net *net, unsigned n)
 		memcpy(sml_batch_next(&batch), &i, sizeof(i));
 		sml_batch_add(&batch, BYTES, 1);
 	}
-	assert_int_equal(net->transports[0]->ops->send(net->transports[0], &batch), n);
+	assert_int_equal(net.transports[0]->ops->send(net.transports[0], &batch), n);
 	assert_int_equal(batch.first, n);
 }
 
-TEST(refused_super_packets_leave_one_by_one_and_the_rank_says_so)
+TEST_WITH(refused_super_packets_leave_one_by_one_and_the_rank_says_so, NULL, close_net)
 {
 	unsigned seen[N_RESULTS];
 	char text[4096], *told;
 	FILE *file = tmpfile();
-	struct net net;
 	int saved;
 
 	assert_non_null(file);
-	open_net(&net, NULL);
+	open_net(NULL);
 	net.log = (struct sml_log){.level = SML_LOG_INFO, .rank = 2};
 	saved = divert_stderr(file);
 	refuses_segments = true;
-	send_all(&net);
-	send_batch(&net, 40);
+	send_all();
+	send_batch(40);
 	refuses_segments = false;
 	restore_stderr(saved, file, text, sizeof(text));
-	assert_int_equal(receive_all(&net, 1, seen), N_RESULTS + 40);
+	assert_int_equal(receive_all(1, seen), N_RESULTS + 40);
 	for (unsigned i = 0; i < N_RESULTS; i++)
 		assert_int_equal(seen[i], i < 40 ? 2 : 1);
-	assert_int_equal(receive_all(&net, 2, seen), N_RESULTS);
+	assert_int_equal(receive_all(2, seen), N_RESULTS);
 	told = strstr(text, "switchml[rank 2]: ");
 	assert_non_null(told);
 	assert_non_null(strstr(told, "segment"));
 	assert_null(strstr(told + 1, "switchml"));
 	assert_null(strstr(text, "switchml switch"));
-	close_net(&net);
 }
 
-TEST(faults_drop_results)
+TEST_WITH(faults_drop_results, NULL, close_net)
 {
 	const struct sml_faults all = {.drop = 1000000}, half = {.drop = 500000, .seed = 3};
 	unsigned seen[N_RESULTS], n;
-	struct net net;
 
-	open_net(&net, &all);
-	send_all(&net);
-	assert_int_equal(receive_all(&net, 1, seen), 0);
-	assert_int_equal(receive_all(&net, 2, seen), 0);
-	close_net(&net);
+	open_net(&all);
+	send_all();
+	assert_int_equal(receive_all(1, seen), 0);
+	assert_int_equal(receive_all(2, seen), 0);
+	close_net();
 
-	open_net(&net, &half);
-	send_all(&net);
+	open_net(&half);
+	send_all();
 	for (unsigned peer = 1; peer < N_PEERS; peer++) {
-		n = receive_all(&net, peer, seen);
+		n = receive_all(peer, seen);
 		assert_in_range(n, N_RESULTS / 4, N_RESULTS * 3 / 4);
 	}
-	close_net(&net);
 }
 
-TEST(faults_double_results)
+TEST_WITH(faults_double_results, NULL, close_net)
 {
 	const struct sml_faults faults = {.duplicate = 1000000};
 	unsigned seen[N_RESULTS];
-	struct net net;
 
-	open_net(&net, &faults);
-	send_all(&net);
+	open_net(&faults);
+	send_all();
 	for (unsigned peer = 1; peer < N_PEERS; peer++) {
-		assert_int_equal(receive_all(&net, peer, seen), 2 * N_RESULTS);
+		assert_int_equal(receive_all(peer, seen), 2 * N_RESULTS);
 		for (unsigned i = 0; i < N_RESULTS; i++)
 			assert_int_equal(seen[i], 2);
 	}
-	close_net(&net);
 }

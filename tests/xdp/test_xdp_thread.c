@@ -26,14 +26,14 @@
 
 static struct sml_xdp_maps *maps;
 
-struct world {
+static struct {
 	struct sml_dataplane *dataplane;
 	int rank; /* its socket, connected to the daemon's */
-};
+} world;
 
-static struct sml_xdp_user_job *job_of(const struct world *world)
+static struct sml_xdp_user_job *job_of(void)
 {
-	return (struct sml_xdp_user_job *)world->dataplane->daemon.jobs[JOB];
+	return (struct sml_xdp_user_job *)world.dataplane->daemon.jobs[JOB];
 }
 
 static int open_socket(struct sockaddr_in *address)
@@ -50,7 +50,7 @@ static int open_socket(struct sockaddr_in *address)
 }
 
 /* A running job of one rank, whose results the daemon sends if it has a key. */
-static void open_world(struct world *world, uint64_t daemon_key)
+static void open_world(uint64_t daemon_key)
 {
 	struct sml_dataplane *dataplane = calloc(1, sizeof(*dataplane));
 	struct sml_xdp_user_job *job = calloc(1, sizeof(*job));
@@ -62,8 +62,8 @@ static void open_world(struct world *world, uint64_t daemon_key)
 	sml_daemon_init(&dataplane->daemon, &(struct sml_dataplane_config){.address = "127.0.0.1"});
 	assert_int_equal(sml_xdp_thread_open(dataplane), 0);
 	assert_int_equal(getsockname(dataplane->daemon.fd, (struct sockaddr *)&own, &length), 0);
-	world->rank = open_socket(&rank);
-	assert_int_equal(connect(world->rank, (struct sockaddr *)&own, sizeof(own)), 0);
+	world.rank = open_socket(&rank);
+	assert_int_equal(connect(world.rank, (struct sockaddr *)&own, sizeof(own)), 0);
 	dataplane->events = ring_buffer__new(sml_xdp_maps_events_fd(maps), sml_xdp_thread_event,
 					     dataplane, NULL);
 	assert_non_null(dataplane->events);
@@ -79,22 +79,22 @@ static void open_world(struct world *world, uint64_t daemon_key)
 						    .cookies = {COOKIE}};
 	job->common.daemon_key = daemon_key;
 	dataplane->daemon.jobs[JOB] = &job->common;
-	world->dataplane = dataplane;
+	world.dataplane = dataplane;
 	assert_int_equal(sml_daemon_start(&dataplane->daemon, &sml_xdp_thread_service), 0);
 }
 
-static void close_world(struct world *world)
+static void close_world(void)
 {
-	struct sml_dataplane *dataplane = world->dataplane;
+	struct sml_dataplane *dataplane = world.dataplane;
 
 	sml_daemon_stop(&dataplane->daemon);
 	ring_buffer__free(dataplane->events);
 	sml_daemon_fini(&dataplane->daemon);
-	close(world->rank);
+	close(world.rank);
 	free(dataplane);
 }
 
-static void say(const struct world *world, uint8_t kind, uint64_t key)
+static void say(uint8_t kind, uint64_t key)
 {
 	const struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
 					  .version = SML_WIRE_VERSION,
@@ -103,160 +103,150 @@ static void say(const struct world *world, uint8_t kind, uint64_t key)
 					  .key_be = sml_be64(key),
 					  .epoch_be = sml_be32(EPOCH)};
 
-	assert_int_equal(send(world->rank, &header, sizeof(header), 0), sizeof(header));
+	assert_int_equal(send(world.rank, &header, sizeof(header), 0), sizeof(header));
 }
 
-static struct sml_header hear(const struct world *world)
+static struct sml_header hear(void)
 {
 	const struct timeval patience = {.tv_sec = 20};
 	struct sml_header header;
 
-	setsockopt(world->rank, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	assert_int_equal(recv(world->rank, &header, sizeof(header), 0), sizeof(header));
+	setsockopt(world.rank, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	assert_int_equal(recv(world.rank, &header, sizeof(header), 0), sizeof(header));
 	return header;
 }
 
 /* The thread learns the path from the job's probe. From then on, the job runs. */
-static void start_job(struct world *world)
+static void start_job(void)
 {
-	say(world, SML_PACKET_PROBE, COOKIE);
-	assert_int_equal(hear(world).kind, SML_PACKET_PROBE_REPLY);
-	pthread_mutex_lock(&world->dataplane->daemon.mutex);
-	world->dataplane->daemon.jobs[JOB]->started = true;
-	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
+	say(SML_PACKET_PROBE, COOKIE);
+	assert_int_equal(hear().kind, SML_PACKET_PROBE_REPLY);
+	pthread_mutex_lock(&world.dataplane->daemon.mutex);
+	world.dataplane->daemon.jobs[JOB]->started = true;
+	pthread_mutex_unlock(&world.dataplane->daemon.mutex);
 }
 
 /* Earlier packets had no effect: the next packet is the answer to this one. */
-static void expect_nothing(struct world *world)
+static void expect_nothing(void)
 {
-	say(world, SML_PACKET_PROBE, COOKIE);
-	assert_int_equal(hear(world).kind, SML_PACKET_PROBE_REPLY);
+	say(SML_PACKET_PROBE, COOKIE);
+	assert_int_equal(hear().kind, SML_PACKET_PROBE_REPLY);
 }
 
-static void say_all_results(const struct world *world, uint64_t key)
+static void say_all_results(uint64_t key)
 {
-	say(world, SML_PACKET_RESULT, key);
-	say(world, SML_XDP_KIND_TO_RANK, key);
+	say(SML_PACKET_RESULT, key);
+	say(SML_XDP_KIND_TO_RANK, key);
 }
 
-TEST(results_of_the_program_are_sent_on)
+TEST_WITH(results_of_the_program_are_sent_on, NULL, close_world)
 {
-	struct world world;
-
-	open_world(&world, DAEMON_KEY);
-	start_job(&world);
+	open_world(DAEMON_KEY);
+	start_job();
 	for (int i = 0; i < 2; i++) {
 		struct sml_header header;
 
-		say(&world, i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK, DAEMON_KEY);
-		header = hear(&world);
+		say(i == 0 ? SML_PACKET_RESULT : SML_XDP_KIND_TO_RANK, DAEMON_KEY);
+		header = hear();
 		assert_int_equal(header.kind, SML_PACKET_RESULT);
 		assert_true(header.key_be == sml_be64(TAG));
 	}
-	close_world(&world);
 }
 
 TEST(results_of_ranks_are_not_sent_on)
 {
 	static const uint64_t keys[] = {TAG, COOKIE, 0, DAEMON_KEY ^ 1};
-	struct world world;
 
 	for (unsigned with_key = 0; with_key < 2; with_key++) {
-		open_world(&world, with_key ? DAEMON_KEY : 0);
-		start_job(&world);
+		open_world(with_key ? DAEMON_KEY : 0);
+		start_job();
 		for (unsigned i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-			say_all_results(&world, keys[i]);
-		expect_nothing(&world);
-		close_world(&world);
+			say_all_results(keys[i]);
+		expect_nothing();
+		close_world();
 	}
 }
 
 /* The rank's socket is the parent's, too. */
-static void be_leaf(struct world *world)
+static void be_leaf(void)
 {
-	struct sml_xdp_user_job *job = job_of(world);
+	struct sml_xdp_user_job *job = job_of();
 	socklen_t length = sizeof(job->parent);
 
-	pthread_mutex_lock(&world->dataplane->daemon.mutex);
+	pthread_mutex_lock(&world.dataplane->daemon.mutex);
 	job->common.rules.is_leaf = true;
 	job->common.rules.parent = (struct sml_pool_parent){
 		.cookie = PARENT_COOKIE, .tag = PARENT_TAG, .job = JOB, .rank = 5};
-	assert_int_equal(getsockname(world->rank, &job->parent.any, &length), 0);
-	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
+	assert_int_equal(getsockname(world.rank, &job->parent.any, &length), 0);
+	pthread_mutex_unlock(&world.dataplane->daemon.mutex);
 }
 
-static bool knows_parent(struct world *world)
+static bool knows_parent(void)
 {
 	bool knows;
 
-	expect_nothing(world);
-	pthread_mutex_lock(&world->dataplane->daemon.mutex);
-	knows = job_of(world)->has_path[SML_XDP_PARENT][0];
-	pthread_mutex_unlock(&world->dataplane->daemon.mutex);
+	expect_nothing();
+	pthread_mutex_lock(&world.dataplane->daemon.mutex);
+	knows = job_of()->has_path[SML_XDP_PARENT][0];
+	pthread_mutex_unlock(&world.dataplane->daemon.mutex);
 	return knows;
 }
 
-TEST(a_leafs_sums_go_to_its_parent)
+TEST_WITH(a_leafs_sums_go_to_its_parent, NULL, close_world)
 {
 	struct sml_header header;
-	struct world world;
 
-	open_world(&world, DAEMON_KEY);
-	be_leaf(&world);
-	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
-	assert_true(knows_parent(&world));
-	start_job(&world);
-	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_TAG);
-	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_COOKIE);
-	expect_nothing(&world);
-	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
-	header = hear(&world);
+	open_world(DAEMON_KEY);
+	be_leaf();
+	say(SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_true(knows_parent());
+	start_job();
+	say(SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_TAG);
+	say(SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, PARENT_COOKIE);
+	expect_nothing();
+	say(SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
+	header = hear();
 	assert_int_equal(header.kind, SML_PACKET_CONTRIBUTION);
 	assert_true(header.key_be == sml_be64(PARENT_COOKIE));
-	close_world(&world);
 }
 
-TEST(a_parent_is_where_the_leaf_looks_for_it)
+TEST_WITH(a_parent_is_where_the_leaf_looks_for_it, NULL, close_world)
 {
-	struct world world;
 	struct sockaddr_in other;
 	int rank, fd = open_socket(&other);
 
-	open_world(&world, 0);
-	be_leaf(&world);
-	say(&world, SML_PACKET_PROBE_REPLY, TAG);
-	assert_false(knows_parent(&world));
+	open_world(0);
+	be_leaf();
+	say(SML_PACKET_PROBE_REPLY, TAG);
+	assert_false(knows_parent());
 	/* It knows the parent's tag, as every rank there does. */
 	rank = world.rank;
 	world.rank = fd;
 	assert_int_equal(getpeername(rank, (struct sockaddr *)&other, &(socklen_t){sizeof(other)}),
 			 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&other, sizeof(other)), 0);
-	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
-	assert_false(knows_parent(&world));
+	say(SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_false(knows_parent());
 	world.rank = rank;
-	say(&world, SML_PACKET_PROBE_REPLY, PARENT_TAG);
-	assert_true(knows_parent(&world));
-	close_world(&world);
+	say(SML_PACKET_PROBE_REPLY, PARENT_TAG);
+	assert_true(knows_parent());
 	close(fd);
 }
 
 /* Only a leaf has a parent. */
-TEST(a_switch_without_parent_sends_nothing_up)
+TEST_WITH(a_switch_without_parent_sends_nothing_up, NULL, close_world)
 {
 	struct sml_xdp_user_job *job;
-	struct world world;
 
-	open_world(&world, DAEMON_KEY);
-	start_job(&world);
+	open_world(DAEMON_KEY);
+	start_job();
 	pthread_mutex_lock(&world.dataplane->daemon.mutex);
-	job = job_of(&world);
+	job = job_of();
 	job->paths[SML_XDP_PARENT][0] = job->paths[0][0];
 	pthread_mutex_unlock(&world.dataplane->daemon.mutex);
-	say(&world, SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
-	say(&world, SML_PACKET_PROBE_REPLY, TAG);
-	expect_nothing(&world);
-	close_world(&world);
+	say(SML_XDP_KIND_TO_RANK + SML_XDP_PARENT, DAEMON_KEY);
+	say(SML_PACKET_PROBE_REPLY, TAG);
+	expect_nothing();
 }
 
 int main(void)
