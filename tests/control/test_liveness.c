@@ -6,67 +6,71 @@
 #define MS	     1000000ull
 #define HEARTBEAT_MS 10000u
 
-#define LIVENESS_TEST(sentence)                                                                    \
-	JOBS_TEST_AFTER(sentence,                                                                  \
-			(jobs_open(&opened, 4096, 64, false), jobs_start(&opened, 0, "signs", 2)))
+#define LIVENESS_TEST(sentence) TEST_WITH(sentence, begin, jobs_close)
 
-static void ping(struct jobs_world *world, unsigned rank)
+static void begin(void)
 {
-	jobs_say_empty(world, rank, SML_CONTROL__ENVELOPE__BODY_PING);
+	jobs_open_usual();
+	jobs_start(0, "signs", 2);
+}
+
+static void ping(unsigned rank)
+{
+	jobs_say_empty(rank, SML_CONTROL__ENVELOPE__BODY_PING);
 }
 
 /* Time passes; rank 0 pings, and each of the ranks in the mask contributes. */
-static void pass(struct jobs_world *world, unsigned ms, unsigned contributing)
+static void pass(unsigned ms, unsigned contributing)
 {
 	for (unsigned i = 0; i < ms / 100; i++) {
 		for (unsigned rank = 0; rank < 2; rank++)
-			world->plane.contributions[rank] += contributing >> rank & 1;
-		ping(world, 0);
-		jobs_wait_silently(world, 100 * MS);
+			world.plane.contributions[rank] += contributing >> rank & 1;
+		ping(0);
+		jobs_wait_silently(100 * MS);
 	}
 }
 
-static bool runs(const struct jobs_world *world)
+static bool runs(void)
 {
-	return sml_peer_runs(&world->peers[1].peer);
+	return sml_peer_runs(&world.peers[1].peer);
 }
 
 LIVENESS_TEST(silent_rank_dies_after_its_heartbeat)
 {
-	pass(world, HEARTBEAT_MS - 300, 1);
-	assert_true(runs(world));
-	pass(world, 300, 1);
-	assert_false(runs(world));
+	pass(HEARTBEAT_MS - 300, 1);
+	assert_true(runs());
+	pass(300, 1);
+	assert_false(runs());
 }
 
 LIVENESS_TEST(rank_whose_contributions_come_is_not_dead)
 {
-	pass(world, 10 * HEARTBEAT_MS, 3);
-	assert_true(runs(world));
+	pass(10 * HEARTBEAT_MS, 3);
+	assert_true(runs());
 	/* They end, and the rank counts as dead after one heartbeat, not two. */
-	pass(world, HEARTBEAT_MS / 2, 1);
-	assert_true(runs(world));
-	pass(world, HEARTBEAT_MS / 2 + 100, 1);
-	assert_false(runs(world));
+	pass(HEARTBEAT_MS / 2, 1);
+	assert_true(runs());
+	pass(HEARTBEAT_MS / 2 + 100, 1);
+	assert_false(runs());
 }
 
 LIVENESS_TEST(contributions_before_the_last_message_prove_nothing)
 {
-	pass(world, HEARTBEAT_MS / 2 + 300, 1); /* looked at, without having contributed */
-	pass(world, 200, 3);
-	ping(world, 1);
-	pass(world, HEARTBEAT_MS - 300, 1);
-	assert_true(runs(world));
-	pass(world, 300, 1);
-	assert_false(runs(world));
+	pass(HEARTBEAT_MS / 2 + 300, 1); /* looked at, without having contributed */
+	pass(200, 3);
+	ping(1);
+	pass(HEARTBEAT_MS - 300, 1);
+	assert_true(runs());
+	pass(300, 1);
+	assert_false(runs());
 }
 
 LIVENESS_TEST(ranks_that_ping_are_not_looked_for)
 {
 	for (unsigned i = 0; i < 100; i++) {
-		pass(world, HEARTBEAT_MS / 4, 3);
-		ping(world, 1);
+		pass(HEARTBEAT_MS / 4, 3);
+		ping(1);
 	}
-	assert_int_equal(world->plane.n_looks, 0);
-	assert_true(runs(world));
+	assert_int_equal(world.plane.n_looks, 0);
+	assert_true(runs());
 }

@@ -6,9 +6,9 @@
 #include "support/test.h"
 #include "switchml.h"
 
-static uint32_t shards_of(const struct jobs_world *world, unsigned peer)
+static uint32_t shards_of(unsigned peer)
 {
-	const SmlControl__Admitted *admitted = jobs_admitted(world, peer);
+	const SmlControl__Admitted *admitted = jobs_admitted(peer);
 
 	return admitted ? admitted->shards : 0;
 }
@@ -22,12 +22,12 @@ static SmlControl__Join join_with_slots(const char *job, uint32_t rank, uint32_t
 	return join;
 }
 
-static const char *waiting_text(struct jobs_world *world, unsigned peer)
+static const char *waiting_text(unsigned peer)
 {
 	const SmlControl__Envelope *told;
 
-	jobs_wait(world, SML_SECOND_NS);
-	told = jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	jobs_wait(SML_SECOND_NS);
+	told = jobs_received(peer, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	return told ? told->waiting->refused : "(never told)";
 }
 
@@ -68,7 +68,7 @@ JOBS_TEST(a_disagreement_ends_the_job_for_both)
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		SmlControl__Join join = join_with_slots("differ", 0, 3);
 
-		jobs_join(world, 2 * i, join);
+		jobs_join(2 * i, join);
 		join.rank = 1;
 		join.world_size = rows[i].world_size ? rows[i].world_size : join.world_size;
 		join.shards = rows[i].shards ? rows[i].shards : join.shards;
@@ -80,9 +80,9 @@ JOBS_TEST(a_disagreement_ends_the_job_for_both)
 		join.protocol = rows[i].protocol ? rows[i].protocol : join.protocol;
 		if (rows[i].version)
 			join.library_version = (char *)(uintptr_t)rows[i].version;
-		jobs_join(world, 2 * i + 1, join);
+		jobs_join(2 * i + 1, join);
 		for (unsigned peer = 2 * i; peer < 2 * i + 2; peer++) {
-			jobs_assert_ended(world, peer,
+			jobs_assert_ended(peer,
 					  rows[i].protocol ? SML_ERROR_VERSION : SML_ERROR_MISMATCH,
 					  rows[i].text);
 		}
@@ -109,40 +109,39 @@ JOBS_TEST(own_mistake_is_refused_to_the_newcomer_alone)
 		{0, 2, 1, "two\nlines", "name"},
 	};
 
-	jobs_join(world, 0, jobs_join_message("mistake", 0, 2));
+	jobs_join(0, jobs_join_message("mistake", 0, 2));
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		SmlControl__Join join =
 			jobs_join_message(rows[i].job, rows[i].rank, rows[i].world_size);
 
 		join.shards = rows[i].shards;
-		jobs_join(world, 1 + i, join);
-		jobs_assert_ended(world, 1 + i, SML_ERROR_REFUSED, rows[i].why);
-		assert_int_equal(world->jobs.n_jobs, 1);
+		jobs_join(1 + i, join);
+		jobs_assert_ended(1 + i, SML_ERROR_REFUSED, rows[i].why);
+		assert_int_equal(world.jobs.n_jobs, 1);
 	}
-	assert_string_equal(jobs_refusal(world, 0), "");
+	assert_string_equal(jobs_refusal(0), "");
 }
 
 /* Without switches there are no leaves. */
 WORLD_TEST(a_job_without_a_switch_has_at_most_64_ranks)
 {
-	jobs_open(world, 4096, 64, true);
-	jobs_join(world, 0, jobs_embedded_join("tree", 0, 65));
-	jobs_assert_refused(world, 0, "without a switch has at most 64 ranks");
+	jobs_open(4096, 64, true);
+	jobs_join(0, jobs_embedded_join("tree", 0, 65));
+	jobs_assert_refused(0, "without a switch has at most 64 ranks");
 }
 
 /* The job runs on, also where numbers are added. */
 JOBS_TEST(taken_rank_is_refused_to_the_newcomer_alone)
 {
-	jobs_start(world, 0, "taken", 2);
-	jobs_join(world, 2, jobs_join_message("taken", 1, 2));
-	jobs_assert_ended(world, 2, SML_ERROR_REFUSED,
+	jobs_start(0, "taken", 2);
+	jobs_join(2, jobs_join_message("taken", 1, 2));
+	jobs_assert_ended(2, SML_ERROR_REFUSED,
 			  "rank 1 of job \"taken\" is taken by host testhost (pid 1001)");
 	for (unsigned peer = 0; peer < 2; peer++) {
-		assert_true(sml_peer_runs(&world->peers[peer].peer));
-		assert_string_equal(jobs_refusal(world, peer), "");
+		assert_true(sml_peer_runs(&world.peers[peer].peer));
+		assert_string_equal(jobs_refusal(peer), "");
 	}
-	assert_int_equal(
-		world->plane.jobs[jobs_admitted(world, 0)->job_number % SML_MAX_JOBS].n_ranks, 2);
+	assert_int_equal(world.plane.jobs[jobs_admitted(0)->job_number % SML_MAX_JOBS].n_ranks, 2);
 }
 
 /* Waiting would not help them: all get the error, and so do those that come a little later. */
@@ -151,22 +150,22 @@ JOBS_TEST(ranks_that_disagree_end_their_job)
 	SmlControl__Join join = jobs_join_message("a", 2, 4);
 	static const char text[] = "disagree about stripe: rank 2 says 1, rank 0 says 0";
 
-	jobs_join(world, 0, jobs_join_message("a", 0, 4));
-	jobs_join(world, 1, jobs_join_message("a", 1, 4));
+	jobs_join(0, jobs_join_message("a", 0, 4));
+	jobs_join(1, jobs_join_message("a", 1, 4));
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(world, 2, join);
+	jobs_join(2, join);
 	for (unsigned peer = 0; peer < 3; peer++)
-		jobs_assert_refused(world, peer, text);
-	jobs_join(world, 3, jobs_join_message("a", 3, 4));
-	jobs_assert_refused(world, 3, text);
+		jobs_assert_refused(peer, text);
+	jobs_join(3, jobs_join_message("a", 3, 4));
+	jobs_assert_refused(3, text);
 	/* Another job does not care, and neither does the next run of this one. */
-	jobs_join(world, 4, jobs_join_message("b", 0, 1));
-	assert_non_null(jobs_admitted(world, 4));
+	jobs_join(4, jobs_join_message("b", 0, 1));
+	assert_non_null(jobs_admitted(4));
 	for (unsigned rank = 0; rank < 4; rank++)
-		jobs_join(world, 5 + rank, jobs_join_message("a", rank, 4));
+		jobs_join(5 + rank, jobs_join_message("a", rank, 4));
 	for (unsigned peer = 5; peer < 9; peer++)
-		assert_non_null(jobs_admitted(world, peer));
+		assert_non_null(jobs_admitted(peer));
 }
 
 /* "a|b" and "b|a": rank 2 has joined b, which has told nobody, and looks at a. */
@@ -177,32 +176,32 @@ JOBS_TEST(ranks_that_wait_at_different_switches_of_one_list_are_told)
 		"wait at different switches of one list, rank 0 here and rank 2 not";
 
 	join.switches = 77;
-	jobs_join(world, 0, join);
+	jobs_join(0, join);
 	join.rank = 1;
-	jobs_join(world, 1, join);
+	jobs_join(1, join);
 	looks = join;
 	looks.elsewhere = true;
 	/* By a leaf below, it is here; and another job may have this name. */
-	jobs_join(world, 2, looks);
+	jobs_join(2, looks);
 	looks.rank = 2;
 	looks.switches = 78;
-	jobs_join(world, 3, looks);
+	jobs_join(3, looks);
 	looks.switches = 0;
-	jobs_join(world, 4, looks);
+	jobs_join(4, looks);
 	/* In "a,b|b,a", this switch has another stripe of its job. */
 	looks.switches = 77;
 	looks.stripe = 1;
 	looks.stripes = 2;
-	jobs_join(world, 5, looks);
+	jobs_join(5, looks);
 	for (unsigned peer = 0; peer < 6; peer++) {
-		assert_null(jobs_received(world, peer, SML_CONTROL__ENVELOPE__BODY_ABORT));
-		assert_int_equal(world->peers[peer].ended, peer >= 2);
+		assert_null(jobs_received(peer, SML_CONTROL__ENVELOPE__BODY_ABORT));
+		assert_int_equal(world.peers[peer].ended, peer >= 2);
 	}
 	looks.stripe = 0;
 	looks.stripes = 1;
-	jobs_join(world, 6, looks);
+	jobs_join(6, looks);
 	for (unsigned peer = 0; peer < 7; peer += peer == 1 ? 5 : 1)
-		jobs_assert_refused(world, peer, text);
+		jobs_assert_refused(peer, text);
 }
 
 /* Rank 0 has the job, and rank 1 waits at a switch. */
@@ -211,28 +210,28 @@ WORLD_TEST(ranks_that_wait_at_a_switch_and_without_one_are_told)
 	SmlControl__Join looks = jobs_join_message("a", 1, 3);
 	static const char text[] = "rank 1 at a switch and rank 0 without one";
 
-	jobs_open(world, 4096, 64, true);
+	jobs_open(4096, 64, true);
 	for (uint32_t rank = 0; rank < 3; rank += 2)
-		jobs_join(world, rank, jobs_embedded_join("a", rank, 3));
+		jobs_join(rank, jobs_embedded_join("a", rank, 3));
 	looks.elsewhere = true;
 	/* Another job of this name has other ranks. */
 	looks.rank = 2;
-	jobs_join(world, 3, looks);
-	assert_int_equal(world->peers[3].ended, 1);
+	jobs_join(3, looks);
+	assert_int_equal(world.peers[3].ended, 1);
 	looks.rank = 1;
-	jobs_join(world, 1, looks);
+	jobs_join(1, looks);
 	for (unsigned peer = 0; peer < 3; peer++)
-		jobs_assert_refused(world, peer, text);
+		jobs_assert_refused(peer, text);
 }
 
 JOBS_TEST(a_disagreement_is_forgotten)
 {
-	jobs_join(world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(world, 1, jobs_join_message("a", 2, 3));
-	jobs_assert_refused(world, 0, "disagree about world_size");
-	jobs_wait(world, 11 * SML_SECOND_NS);
-	jobs_join(world, 2, jobs_join_message("a", 1, 2));
-	assert_string_equal(jobs_refusal(world, 2), "");
+	jobs_join(0, jobs_join_message("a", 0, 2));
+	jobs_join(1, jobs_join_message("a", 2, 3));
+	jobs_assert_refused(0, "disagree about world_size");
+	jobs_wait(11 * SML_SECOND_NS);
+	jobs_join(2, jobs_join_message("a", 1, 2));
+	assert_string_equal(jobs_refusal(2), "");
 }
 
 /* The other ranks do not wait for nothing. */
@@ -241,40 +240,40 @@ JOBS_TEST(a_rank_of_another_version_that_comes_first_ends_the_job)
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 
 	join.protocol = 77;
-	jobs_join(world, 0, join);
-	jobs_join(world, 1, jobs_join_message("a", 0, 2));
-	jobs_assert_refused(world, 0, "version 77");
-	jobs_assert_refused(world, 1, "version 77");
+	jobs_join(0, join);
+	jobs_join(1, jobs_join_message("a", 0, 2));
+	jobs_assert_refused(0, "version 77");
+	jobs_assert_refused(1, "version 77");
 	/* A rank number that no job can have, from a peer of any version, is nobody's. */
 	join.rank = UINT32_MAX;
-	jobs_join(world, 2, join);
-	jobs_assert_refused(world, 2, "version 77");
+	jobs_join(2, join);
+	jobs_assert_refused(2, "version 77");
 }
 
 /* It may come again, or be of another job: those that wait go on. */
 JOBS_TEST(a_newcomer_that_may_not_join_is_refused_alone)
 {
-	jobs_join(world, 0, jobs_join_message("a", 0, 2));
-	jobs_join(world, 1, jobs_join_message("a", 2, 2));
-	jobs_assert_refused(world, 1, "rank 2");
+	jobs_join(0, jobs_join_message("a", 0, 2));
+	jobs_join(1, jobs_join_message("a", 2, 2));
+	jobs_assert_refused(1, "rank 2");
 	/* The waiting rank learns of it, too, and continues to wait. */
-	assert_string_equal(jobs_refusal(world, 0), "");
-	assert_string_equal(waiting_text(world, 0), jobs_refusal(world, 1));
-	jobs_join(world, 2, jobs_join_message("a", 0, 2));
-	jobs_assert_refused(world, 2, "is taken by host");
+	assert_string_equal(jobs_refusal(0), "");
+	assert_string_equal(waiting_text(0), jobs_refusal(1));
+	jobs_join(2, jobs_join_message("a", 0, 2));
+	jobs_assert_refused(2, "is taken by host");
 	/* The right rank joins, and the job runs. */
-	jobs_join(world, 3, jobs_join_message("a", 1, 2));
-	assert_non_null(jobs_admitted(world, 0));
-	assert_non_null(jobs_admitted(world, 3));
+	jobs_join(3, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(0));
+	assert_non_null(jobs_admitted(3));
 }
 
-static void join_from(struct jobs_world *world, unsigned peer, uint64_t process, uint64_t time_ns)
+static void join_from(unsigned peer, uint64_t process, uint64_t time_ns)
 {
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 
 	join.process = process;
 	join.time_ns = time_ns;
-	jobs_join(world, peer, join);
+	jobs_join(peer, join);
 }
 
 JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
@@ -285,13 +284,13 @@ JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
 
 		other.process = 7;
 		other.stripes = first ? 1 : 2;
-		jobs_join(world, first, other);
+		jobs_join(first, other);
 		other.stripes = 2;
 		other.stripe = 1;
 		other.time_ns = 9;
-		jobs_join(world, first + 1, other);
+		jobs_join(first + 1, other);
 		for (unsigned peer = first; peer < first + 2; peer++)
-			jobs_assert_refused(world, peer,
+			jobs_assert_refused(peer,
 					    "names one switch for stripe 0 and for stripe 1: each "
 					    "stripe needs a switch of its own (SWITCHML_SWITCH)");
 	}
@@ -300,30 +299,30 @@ JOBS_TEST(a_rank_that_joins_for_another_stripe_does_not_come_again)
 /* Its first connection, or the leaf on the way, is gone, and this switch does not know yet. */
 JOBS_TEST(a_rank_that_joins_again_on_another_connection_takes_its_place)
 {
-	join_from(world, 0, 7, 5);
-	join_from(world, 1, 7, 6);
-	jobs_assert_refused(world, 0, "on another connection");
+	join_from(0, 7, 5);
+	join_from(1, 7, 6);
+	jobs_assert_refused(0, "on another connection");
 	/* Two connections have no order. */
-	join_from(world, 2, 7, 4);
-	jobs_assert_refused(world, 2, "on another connection");
-	join_from(world, 3, 8, 9);
-	jobs_assert_refused(world, 3, "is taken by host");
-	jobs_join(world, 4, jobs_join_message("a", 1, 2));
-	assert_non_null(jobs_admitted(world, 1));
-	assert_non_null(jobs_admitted(world, 4));
+	join_from(2, 7, 4);
+	jobs_assert_refused(2, "on another connection");
+	join_from(3, 8, 9);
+	jobs_assert_refused(3, "is taken by host");
+	jobs_join(4, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(1));
+	assert_non_null(jobs_admitted(4));
 }
 
 /* The wrong rank may be the first to come: nobody waits for it yet. */
 JOBS_TEST(ranks_that_come_later_learn_of_a_refusal)
 {
-	jobs_join(world, 0, jobs_join_message("a", 2, 2));
-	jobs_assert_refused(world, 0, "rank 2");
-	jobs_join(world, 1, jobs_join_message("b", 0, 2));
-	assert_string_equal(waiting_text(world, 1), "");
-	jobs_join(world, 2, jobs_join_message("a", 0, 2));
-	assert_string_equal(waiting_text(world, 2), jobs_refusal(world, 0));
-	jobs_join(world, 3, jobs_join_message("a", 1, 2));
-	assert_non_null(jobs_admitted(world, 2));
+	jobs_join(0, jobs_join_message("a", 2, 2));
+	jobs_assert_refused(0, "rank 2");
+	jobs_join(1, jobs_join_message("b", 0, 2));
+	assert_string_equal(waiting_text(1), "");
+	jobs_join(2, jobs_join_message("a", 0, 2));
+	assert_string_equal(waiting_text(2), jobs_refusal(0));
+	jobs_join(3, jobs_join_message("a", 1, 2));
+	assert_non_null(jobs_admitted(2));
 }
 
 /* The same rank has come again, or long ago: that is no news. */
@@ -332,14 +331,14 @@ JOBS_TEST(an_old_refusal_is_forgotten)
 	SmlControl__Join join = jobs_join_message("a", 1, 2);
 
 	join.shards = 0;
-	jobs_join(world, 0, join);
-	assert_string_not_equal(jobs_refusal(world, 0), "");
-	jobs_join(world, 1, jobs_join_message("a", 1, 2));
-	assert_string_equal(waiting_text(world, 1), "");
-	jobs_join(world, 2, jobs_join_message("c", 2, 2));
-	jobs_wait(world, 11 * SML_SECOND_NS);
-	jobs_join(world, 3, jobs_join_message("c", 0, 2));
-	assert_string_equal(waiting_text(world, 3), "");
+	jobs_join(0, join);
+	assert_string_not_equal(jobs_refusal(0), "");
+	jobs_join(1, jobs_join_message("a", 1, 2));
+	assert_string_equal(waiting_text(1), "");
+	jobs_join(2, jobs_join_message("c", 2, 2));
+	jobs_wait(11 * SML_SECOND_NS);
+	jobs_join(3, jobs_join_message("c", 0, 2));
+	assert_string_equal(waiting_text(3), "");
 }
 
 /*
@@ -354,16 +353,16 @@ JOBS_TEST(a_join_of_our_own_version_says_nothing_that_we_do_not_know)
 
 	join.base.unknown_fields = &field;
 	join.base.n_unknown_fields = 1;
-	jobs_join(world, 0, join);
-	jobs_assert_refused(world, 0, "rank 0 sent fields that this switch");
-	jobs_assert_refused(world, 0, SML_VERSION_STRING);
+	jobs_join(0, join);
+	jobs_assert_refused(0, "rank 0 sent fields that this switch");
+	jobs_assert_refused(0, SML_VERSION_STRING);
 	/* A peer of another version is refused for its number, whatever else it sends. */
 	join.protocol = 77;
-	jobs_join(world, 1, join);
-	jobs_assert_refused(world, 1, "version 77");
+	jobs_join(1, join);
+	jobs_assert_refused(1, "version 77");
 	/* Nothing is stored about either peer. */
-	jobs_join_all(world, 2, "a", 2);
-	assert_non_null(jobs_admitted(world, 2));
+	jobs_join_all(2, "a", 2);
+	assert_non_null(jobs_admitted(2));
 }
 
 /* ---- narrow wires ---- */
@@ -384,45 +383,45 @@ static SmlControl__Join with_wire(enum sml_wire wire, const char *job, uint32_t 
 
 JOBS_TEST(a_switch_without_int16_lanes_refuses_ranks_that_want_them)
 {
-	jobs_join(world, 0, with_wire(SML_WIRE_INT16, "any", 0));
-	jobs_join(world, 1, with_wire(SML_WIRE_INT16, "any", 1));
-	assert_false(jobs_admitted(world, 1)->only_int32);
-	world->operations.only_int32 = adds_only_int32;
+	jobs_join(0, with_wire(SML_WIRE_INT16, "any", 0));
+	jobs_join(1, with_wire(SML_WIRE_INT16, "any", 1));
+	assert_false(jobs_admitted(1)->only_int32);
+	world.operations.only_int32 = adds_only_int32;
 	/* Each rank at once, without waiting for the others. */
-	jobs_join(world, 2, with_wire(SML_WIRE_INT16, "a", 0));
-	jobs_join(world, 3, with_wire(SML_WIRE_INT16, "a", 1));
-	jobs_assert_refused(world, 2, "floats of rank 0 travel as int16");
-	jobs_assert_refused(world, 3, "set SWITCHML_WIRE=int32 on all ranks");
+	jobs_join(2, with_wire(SML_WIRE_INT16, "a", 0));
+	jobs_join(3, with_wire(SML_WIRE_INT16, "a", 1));
+	jobs_assert_refused(2, "floats of rank 0 travel as int16");
+	jobs_assert_refused(3, "set SWITCHML_WIRE=int32 on all ranks");
 	/* If only one rank wants them, the others learn why it does not come. */
-	jobs_join(world, 4, jobs_join_message("b", 0, 2));
-	jobs_join(world, 5, with_wire(SML_WIRE_INT16, "b", 1));
-	assert_string_equal(jobs_refusal(world, 4), "");
-	assert_string_equal(waiting_text(world, 4), jobs_refusal(world, 5));
+	jobs_join(4, jobs_join_message("b", 0, 2));
+	jobs_join(5, with_wire(SML_WIRE_INT16, "b", 1));
+	assert_string_equal(jobs_refusal(4), "");
+	assert_string_equal(waiting_text(4), jobs_refusal(5));
 	/* All others are told what the switch adds. */
-	jobs_join(world, 6, jobs_join_message("b", 1, 2));
-	assert_true(jobs_admitted(world, 4)->only_int32);
-	assert_true(jobs_admitted(world, 6)->only_int32);
+	jobs_join(6, jobs_join_message("b", 1, 2));
+	assert_true(jobs_admitted(4)->only_int32);
+	assert_true(jobs_admitted(6)->only_int32);
 }
 
 JOBS_TEST(a_switch_that_does_not_round_refuses_ranks_that_want_int8)
 {
-	world->operations.rounds = true;
-	jobs_join(world, 0, with_wire(SML_WIRE_INT8, "any", 0));
-	jobs_join(world, 1, with_wire(SML_WIRE_INT8, "any", 1));
-	assert_true(jobs_admitted(world, 1)->rounds);
-	world->operations.rounds = false;
-	jobs_join(world, 2, with_wire(SML_WIRE_INT8, "a", 0));
-	jobs_assert_refused(world, 2, "floats of rank 0 travel as int8");
-	jobs_assert_refused(world, 2, "set SWITCHML_WIRE=int16 on all ranks");
+	world.operations.rounds = true;
+	jobs_join(0, with_wire(SML_WIRE_INT8, "any", 0));
+	jobs_join(1, with_wire(SML_WIRE_INT8, "any", 1));
+	assert_true(jobs_admitted(1)->rounds);
+	world.operations.rounds = false;
+	jobs_join(2, with_wire(SML_WIRE_INT8, "a", 0));
+	jobs_assert_refused(2, "floats of rank 0 travel as int8");
+	jobs_assert_refused(2, "set SWITCHML_WIRE=int16 on all ranks");
 	/* It has no narrow lanes to round, whatever other programs for such switches do. */
-	world->operations.rounds = true;
-	world->operations.only_int32 = adds_only_int32;
-	jobs_join(world, 3, with_wire(SML_WIRE_INT8, "a", 1));
-	jobs_assert_refused(world, 3, "set SWITCHML_WIRE=int32 on all ranks");
+	world.operations.rounds = true;
+	world.operations.only_int32 = adds_only_int32;
+	jobs_join(3, with_wire(SML_WIRE_INT8, "a", 1));
+	jobs_assert_refused(3, "set SWITCHML_WIRE=int32 on all ranks");
 	/* All others are told. */
-	jobs_join(world, 4, jobs_join_message("b", 0, 2));
-	jobs_join(world, 5, jobs_join_message("b", 1, 2));
-	assert_false(jobs_admitted(world, 4)->rounds);
+	jobs_join(4, jobs_join_message("b", 0, 2));
+	jobs_join(5, jobs_join_message("b", 1, 2));
+	assert_false(jobs_admitted(4)->rounds);
 }
 
 /* What it asked for, also beyond the longest that the switch itself waits for a rank. */
@@ -434,35 +433,34 @@ JOBS_TEST(ranks_learn_the_longest_heartbeat_of_all)
 		SmlControl__Join join = jobs_join_message("a", rank, 3);
 
 		join.heartbeat_ms = 1000;
-		jobs_join(world, rank, join);
+		jobs_join(rank, join);
 	}
-	world->jobs.config.heartbeat_ms = 20000;
+	world.jobs.config.heartbeat_ms = 20000;
 	slow.heartbeat_ms = 40000;
-	jobs_join(world, 1, slow);
+	jobs_join(1, slow);
 	for (unsigned rank = 0; rank < 3; rank++)
-		assert_int_equal(jobs_admitted(world, rank)->heartbeat_ms, slow.heartbeat_ms);
+		assert_int_equal(jobs_admitted(rank)->heartbeat_ms, slow.heartbeat_ms);
 }
 
 JOBS_TEST(ranks_learn_whether_zeros_must_travel)
 {
 	for (unsigned omits = 0; omits < 2; omits++) {
-		world->operations.omits = omits;
-		jobs_join(world, 2 * omits, jobs_join_message(omits ? "b" : "a", 0, 2));
-		jobs_join(world, 2 * omits + 1, jobs_join_message(omits ? "b" : "a", 1, 2));
-		assert_int_equal(jobs_admitted(world, 2 * omits)->omits, omits);
+		world.operations.omits = omits;
+		jobs_join(2 * omits, jobs_join_message(omits ? "b" : "a", 0, 2));
+		jobs_join(2 * omits + 1, jobs_join_message(omits ? "b" : "a", 1, 2));
+		assert_int_equal(jobs_admitted(2 * omits)->omits, omits);
 	}
 }
 
 /* ---- threads ---- */
 
-static void say_shards(struct jobs_world *world, unsigned peer, uint32_t rank, uint32_t shards,
-		       bool set)
+static void say_shards(unsigned peer, uint32_t rank, uint32_t shards, bool set)
 {
 	SmlControl__Join join = jobs_join_message("a", rank, 2);
 
 	join.shards = shards;
 	join.shards_set = set;
-	jobs_join(world, peer, join);
+	jobs_join(peer, join);
 }
 
 TEST(the_least_number_of_threads_is_the_jobs)
@@ -478,21 +476,20 @@ TEST(the_least_number_of_threads_is_the_jobs)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct jobs_world world;
 		char text[100];
 
-		jobs_open(&world, 4096, 64, false);
+		jobs_open(4096, 64, false);
 		for (unsigned rank = 0; rank < 2; rank++)
-			say_shards(&world, rank, rank, rows[i].shards[rank], rows[i].set[rank]);
-		assert_int_equal(shards_of(&world, 0), rows[i].agreed);
+			say_shards(rank, rank, rows[i].shards[rank], rows[i].set[rank]);
+		assert_int_equal(shards_of(0), rows[i].agreed);
 		if (rows[i].agreed == 0) {
 			snprintf(text, sizeof(text),
 				 "rank 1 says %u%s, rank 0 says %u%s: set SWITCHML_THREADS",
 				 rows[i].shards[1], rows[i].set[1] ? " (set)" : "",
 				 rows[i].shards[0], rows[i].set[0] ? " (set)" : "");
-			jobs_assert_refused(&world, 1, text);
+			jobs_assert_refused(1, text);
 		}
-		jobs_close(&world);
+		jobs_close();
 	}
 }
 
@@ -506,16 +503,15 @@ JOBS_TEST(lanes_are_the_least_that_all_have)
 		SmlControl__Join join = jobs_join_message("lanes", rank, 2);
 
 		join.lanes = joins[rank];
-		jobs_join(world, rank, join);
+		jobs_join(rank, join);
 	}
 	for (uint32_t rank = 0; rank < 2; rank++) {
-		assert_int_equal(jobs_admitted(world, rank)->lanes, 480);
-		jobs_say(world, rank, message_ready(probes[rank], false, 0));
+		assert_int_equal(jobs_admitted(rank)->lanes, 480);
+		jobs_say(rank, message_ready(probes[rank], false, 0));
 	}
 	for (uint32_t rank = 0; rank < 2; rank++)
 		assert_int_equal(
-			jobs_received(world, rank, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes,
-			256);
+			jobs_received(rank, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes, 256);
 }
 
 /* ---- limits ---- */
@@ -526,21 +522,21 @@ JOBS_TEST(what_waiting_jobs_claim_shrinks_no_window)
 
 	for (unsigned i = 0; i < 30; i++) {
 		snprintf(name, sizeof(name), "idle%u", i);
-		jobs_join(world, i, jobs_join_message(name, 0, 64));
+		jobs_join(i, jobs_join_message(name, 0, 64));
 	}
-	jobs_join_all(world, 40, "a", 2);
-	assert_int_equal(world->plane.n_window_ranks, 2);
-	jobs_join_all(world, 42, "b", 3);
-	assert_int_equal(world->plane.n_window_ranks, 5);
+	jobs_join_all(40, "a", 2);
+	assert_int_equal(world.plane.n_window_ranks, 2);
+	jobs_join_all(42, "b", 3);
+	assert_int_equal(world.plane.n_window_ranks, 5);
 }
 
 JOBS_TEST(waiting_names_the_missing)
 {
 	const SmlControl__Waiting *waiting;
 
-	jobs_join(world, 0, jobs_join_message("waiting", 1, 3));
-	jobs_wait(world, SML_SECOND_NS);
-	waiting = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
+	jobs_join(0, jobs_join_message("waiting", 1, 3));
+	jobs_wait(SML_SECOND_NS);
+	waiting = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_WAITING)->waiting;
 	assert_int_equal(waiting->n_missing, 2);
 	assert_int_equal(waiting->missing[0], 0);
 	assert_int_equal(waiting->missing[1], 2);
@@ -551,26 +547,26 @@ JOBS_TEST(nobody_waits_for_ever)
 	SmlControl__Join join = jobs_join_message("a", 0, 2);
 
 	join.wait_ms = 300000;
-	jobs_join(world, 0, join);
-	jobs_wait(world, 299 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(world, 0), "");
-	jobs_wait(world, 2 * SML_SECOND_NS);
-	jobs_assert_refused(world, 0, "did not join");
-	assert_int_equal(world->jobs.n_jobs, 0);
-	assert_int_equal(world->jobs.n_members, 0);
+	jobs_join(0, join);
+	jobs_wait(299 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(0), "");
+	jobs_wait(2 * SML_SECOND_NS);
+	jobs_assert_refused(0, "did not join");
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.jobs.n_members, 0);
 }
 
 JOBS_TEST(members_have_a_limit)
 {
-	world->jobs.config.max_members = 3;
-	jobs_join_all(world, 0, "a", 2);
-	jobs_join_all(world, 2, "b", 2);
-	assert_string_equal(jobs_refusal(world, 2), "");
-	jobs_assert_refused(world, 3, "at its limit of");
+	world.jobs.config.max_members = 3;
+	jobs_join_all(0, "a", 2);
+	jobs_join_all(2, "b", 2);
+	assert_string_equal(jobs_refusal(2), "");
+	jobs_assert_refused(3, "at its limit of");
 	/* Members are counted correctly, however they leave. */
-	jobs_leave(world, 2);
-	jobs_hang_up(world, 0);
-	assert_int_equal(world->jobs.n_members, 0);
+	jobs_leave(2);
+	jobs_hang_up(0);
+	assert_int_equal(world.jobs.n_members, 0);
 }
 
 WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
@@ -578,33 +574,33 @@ WORLD_TEST(rank_0s_own_port_is_for_its_job_alone)
 	SmlControl__Join join = jobs_embedded_join("other", 0, 2);
 	const SmlControl__Envelope *waiting;
 
-	jobs_open(world, 4096, 64, true);
-	world->jobs.config.only_job = "mine";
-	world->jobs.config.only_world_size = 2;
-	jobs_join(world, 0, join);
-	jobs_assert_refused(world, 0, "serves job \"mine\"");
+	jobs_open(4096, 64, true);
+	world.jobs.config.only_job = "mine";
+	world.jobs.config.only_world_size = 2;
+	jobs_join(0, join);
+	jobs_assert_refused(0, "serves job \"mine\"");
 	join.job = (char *)(uintptr_t) "mine";
 	join.world_size = 3;
-	jobs_join(world, 1, join);
-	jobs_assert_refused(world, 1, "rank 0 says 2");
-	assert_int_equal(world->jobs.n_jobs, 0);
+	jobs_join(1, join);
+	jobs_assert_refused(1, "rank 0 says 2");
+	assert_int_equal(world.jobs.n_jobs, 0);
 	join.world_size = 2;
-	jobs_join(world, 2, join);
-	assert_string_equal(jobs_refusal(world, 2), "");
+	jobs_join(2, join);
+	assert_string_equal(jobs_refusal(2), "");
 	/* Rank 0 goes on in the next one, for which another rank has come too early. */
 	join.job = (char *)(uintptr_t) "next";
 	join.rank = 1;
-	jobs_join(world, 3, join);
-	jobs_assert_refused(world, 3, "serves job \"mine\"");
-	world->jobs.config.only_job = "next";
-	sml_jobs_serve_next(&world->jobs, 2, world->now_ns);
-	jobs_assert_refused(world, 2, "rank 0 goes on in job \"next\"");
-	assert_int_equal(world->jobs.n_jobs, 0);
+	jobs_join(3, join);
+	jobs_assert_refused(3, "serves job \"mine\"");
+	world.jobs.config.only_job = "next";
+	sml_jobs_serve_next(&world.jobs, 2, world.now_ns);
+	jobs_assert_refused(2, "rank 0 goes on in job \"next\"");
+	assert_int_equal(world.jobs.n_jobs, 0);
 	join.rank = 0;
-	jobs_join(world, 4, join);
-	waiting = jobs_received(world, 4, SML_CONTROL__ENVELOPE__BODY_WAITING);
+	jobs_join(4, join);
+	waiting = jobs_received(4, SML_CONTROL__ENVELOPE__BODY_WAITING);
 	assert_true(waiting != NULL && waiting->waiting->refused[0] == '\0');
 	join.rank = 1;
-	jobs_join(world, 5, join);
-	assert_non_null(jobs_admitted(world, 5));
+	jobs_join(5, join);
+	assert_non_null(jobs_admitted(5));
 }

@@ -29,39 +29,39 @@ static uint16_t parent_lanes(struct sml_dataplane *dataplane, uint32_t job)
 }
 
 /* Of the rank for which the leaf has spoken last. */
-static uint32_t last_number(const struct jobs_world *world)
+static uint32_t last_number(void)
 {
-	return jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
+	return jobs_received(0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay->peer;
 }
 
 /* Peers 1 … n_ranks have joined at the leaf. Their numbers there: numbers[]. */
-static void be_leaf(struct jobs_world *world, unsigned n_ranks, uint32_t *numbers)
+static void be_leaf(unsigned n_ranks, uint32_t *numbers)
 {
 	SmlControl__Attached attached = SML_CONTROL__ATTACHED__INIT;
 
-	jobs_open(world, 4096, 64, false);
-	world->operations.probe_parent = probe_parent;
-	world->operations.parent_lanes = parent_lanes;
-	world->jobs.config.name = "rack:28500";
-	world->jobs.config.parent = "spine:28500";
-	sml_jobs_attach(&world->jobs, &world->peers[0].peer, 352, world->now_ns);
+	jobs_open(4096, 64, false);
+	world.operations.probe_parent = probe_parent;
+	world.operations.parent_lanes = parent_lanes;
+	world.jobs.config.name = "rack:28500";
+	world.jobs.config.parent = "spine:28500";
+	sml_jobs_attach(&world.jobs, &world.peers[0].peer, 352, world.now_ns);
 	attached.level = 1;
-	jobs_say(world, 0, sml_envelope(ATTACHED, attached, &attached));
+	jobs_say(0, sml_envelope(ATTACHED, attached, &attached));
 	for (uint32_t rank = 0; rank < n_ranks; rank++) {
-		jobs_join(world, 1 + rank, jobs_join_message("tree", rank, n_ranks));
-		numbers[rank] = last_number(world);
+		jobs_join(1 + rank, jobs_join_message("tree", rank, n_ranks));
+		numbers[rank] = last_number();
 	}
 }
 
 /* The leaf's answer to a job with these ranks: why it cannot serve it; NULL: it can. */
-static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks,
-			       uint32_t *hosts, size_t n, uint32_t world_size)
+static const char *offer_hosts(uint32_t *numbers, uint32_t *ranks, uint32_t *hosts, size_t n,
+			       uint32_t world_size)
 {
 	SmlControl__Admitted job = SML_CONTROL__ADMITTED__INIT;
 	SmlControl__Behind behind = SML_CONTROL__BEHIND__INIT;
 	const SmlControl__Envelope *failed;
 
-	job.job_number = 256 * (uint32_t)(1 + world->peers[0].n_said);
+	job.job_number = 256 * (uint32_t)(1 + world.peers[0].n_said);
 	behind.job = (char *)(uintptr_t) "tree";
 	job.epoch = 1;
 	job.lanes = 352;
@@ -74,16 +74,15 @@ static const char *offer_hosts(struct jobs_world *world, uint32_t *numbers, uint
 	behind.ranks = ranks;
 	behind.hosts = hosts ? hosts : ranks;
 	behind.n_peers = behind.n_ranks = behind.n_hosts = n;
-	jobs_say(world, 0, sml_envelope_of(job.job_number, ADMITTED, admitted, &job));
-	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	jobs_say(0, sml_envelope_of(job.job_number, ADMITTED, admitted, &job));
+	failed = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	return failed && failed->job == job.job_number ? failed->abort->text : NULL;
 }
 
 /* No two ranks on one host. */
-static const char *offer(struct jobs_world *world, uint32_t *numbers, uint32_t *ranks, size_t n,
-			 uint32_t world_size)
+static const char *offer(uint32_t *numbers, uint32_t *ranks, size_t n, uint32_t world_size)
 {
-	return offer_hosts(world, numbers, ranks, NULL, n, world_size);
+	return offer_hosts(numbers, ranks, NULL, n, world_size);
 }
 
 WORLD_TEST(a_parent_gives_no_impossible_ranks)
@@ -94,30 +93,30 @@ WORLD_TEST(a_parent_gives_no_impossible_ranks)
 		    {0, 0},	{0, 1},	      {0, 4097},     {0, UINT32_MAX}};
 	uint32_t numbers[2], ranks[2] = {1, 0};
 
-	be_leaf(world, 2, numbers);
+	be_leaf(2, numbers);
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		ranks[1] = lies[i].rank;
-		assert_string_equal(offer(world, numbers, ranks, 2, lies[i].world_size),
+		assert_string_equal(offer(numbers, ranks, 2, lies[i].world_size),
 				    "the parent sends a job with impossible numbers");
-		assert_int_equal(world->jobs.n_jobs, 0);
+		assert_int_equal(world.jobs.n_jobs, 0);
 	}
 	ranks[1] = 4095;
-	assert_null(offer(world, numbers, ranks, 2, 4096));
-	assert_int_equal(world->jobs.n_jobs, 1);
+	assert_null(offer(numbers, ranks, 2, 4096));
+	assert_int_equal(world.jobs.n_jobs, 1);
 }
 
 WORLD_TEST(a_parent_that_gives_two_peers_one_rank_has_one_of_them_served)
 {
 	uint32_t numbers[2], ranks[2] = {0, 0};
 
-	be_leaf(world, 2, numbers);
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	assert_int_equal(world->jobs.jobs[0]->pool.rules.n_ranks, 1);
-	assert_non_null(world->peers[1].peer.job);
-	assert_null(world->peers[2].peer.job);
-	jobs_hang_up(world, 1);
-	jobs_hang_up(world, 2);
-	assert_non_null(tree_end(world, 0, numbers[1]));
+	be_leaf(2, numbers);
+	assert_null(offer(numbers, ranks, 2, 2));
+	assert_int_equal(world.jobs.jobs[0]->pool.rules.n_ranks, 1);
+	assert_non_null(world.peers[1].peer.job);
+	assert_null(world.peers[2].peer.job);
+	jobs_hang_up(1);
+	jobs_hang_up(2);
+	assert_non_null(tree_end(0, numbers[1]));
 }
 
 /* Anybody can say that it is a leaf, here one without slots. That must not change a job of others.
@@ -127,17 +126,16 @@ WORLD_TEST(a_stranger_that_attaches_to_a_leaf_changes_no_other_way)
 	SmlControl__Join join = jobs_join_message("tree", 1, 2);
 	const SmlControl__Relay *told;
 
-	be_leaf(world, 0, NULL);
-	tree_attach(world, 5, 0);
-	assert_non_null(jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
-	assert_int_equal(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots,
-			 4096);
-	jobs_join(world, 1, jobs_join_message("tree", 0, 2));
-	told = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	be_leaf(0, NULL);
+	tree_attach(5, 0);
+	assert_non_null(jobs_received(5, SML_CONTROL__ENVELOPE__BODY_ATTACHED));
+	assert_int_equal(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_LEAF)->leaf->slots, 4096);
+	jobs_join(1, jobs_join_message("tree", 0, 2));
+	told = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 4096);
 	assert_int_equal(told->lanes, 352);
-	tree_relay_from(world, 5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
-	told = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
+	tree_relay_from(5, 70, sml_envelope(JOIN, join, &join), 4096, 64);
+	told = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_RELAY)->relay;
 	assert_int_equal(told->slots, 0);
 	assert_int_equal(told->lanes, 64);
 }
@@ -147,26 +145,26 @@ WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 {
 	uint32_t numbers[2];
 
-	be_leaf(world, 2, numbers);
-	world->jobs.config.max_members = 2;
-	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	jobs_assert_refused(world, 1, "a job that has lost its switch");
-	assert_true(world->peers[1].ended);
-	assert_non_null(tree_end(world, 0, numbers[0]));
-	assert_non_null(strstr(tree_end(world, 0, numbers[0])->why,
+	be_leaf(2, numbers);
+	world.jobs.config.max_members = 2;
+	jobs_resume(3, jobs_join_message("job", 0, 2), 77, 0, false);
+	jobs_assert_refused(1, "a job that has lost its switch");
+	assert_true(world.peers[1].ended);
+	assert_non_null(tree_end(0, numbers[0]));
+	assert_non_null(strstr(tree_end(0, numbers[0])->why,
 			       "made room for a job that has lost its switch, at the leaf "));
 	/* It lives, and may be a survivor of a job. */
-	assert_true(tree_end(world, 0, numbers[0])->leaf_died);
-	assert_string_equal(jobs_refusal(world, 3), "");
-	assert_non_null(world->peers[3].peer.proxied);
-	assert_false(world->peers[2].ended);
+	assert_true(tree_end(0, numbers[0])->leaf_died);
+	assert_string_equal(jobs_refusal(3), "");
+	assert_non_null(world.peers[3].peer.proxied);
+	assert_false(world.peers[2].ended);
 	/* The next one needs the other's place, and then nobody is left who only waits. */
-	jobs_resume(world, 4, jobs_join_message("job", 1, 2), 77, 0, false);
-	assert_true(world->peers[2].ended);
-	assert_non_null(world->peers[4].peer.proxied);
-	jobs_resume(world, 5, jobs_join_message("other", 0, 2), 78, 0, false);
-	jobs_assert_refused(world, 5, "at its limit of 2 ranks");
-	assert_false(world->peers[3].ended || world->peers[4].ended);
+	jobs_resume(4, jobs_join_message("job", 1, 2), 77, 0, false);
+	assert_true(world.peers[2].ended);
+	assert_non_null(world.peers[4].peer.proxied);
+	jobs_resume(5, jobs_join_message("other", 0, 2), 78, 0, false);
+	jobs_assert_refused(5, "at its limit of 2 ranks");
+	assert_false(world.peers[3].ended || world.peers[4].ended);
 }
 
 WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
@@ -174,24 +172,24 @@ WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
 	uint32_t number;
 	unsigned n_said;
 
-	be_leaf(world, 1, &number);
-	n_said = world->peers[0].n_said;
-	jobs_pause(world, 2 * SML_SECOND_NS);
-	jobs_hang_up(world, 1);
-	assert_int_equal(world->peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
-	assert_int_equal(world->peers[0].said[n_said]->leaf->away_ms, 2000);
-	assert_non_null(tree_end(world, 0, number));
+	be_leaf(1, &number);
+	n_said = world.peers[0].n_said;
+	jobs_pause(2 * SML_SECOND_NS);
+	jobs_hang_up(1);
+	assert_int_equal(world.peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
+	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 2000);
+	assert_non_null(tree_end(0, number));
 }
 
 WORLD_TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
 {
 	uint32_t numbers[2];
 
-	be_leaf(world, 2, numbers);
-	world->jobs.config.max_members = 2;
-	jobs_join(world, 3, jobs_join_message("new", 0, 2));
-	jobs_assert_refused(world, 3, "at its limit of 2 ranks");
-	assert_false(world->peers[1].ended || world->peers[2].ended);
+	be_leaf(2, numbers);
+	world.jobs.config.max_members = 2;
+	jobs_join(3, jobs_join_message("new", 0, 2));
+	jobs_assert_refused(3, "at its limit of 2 ranks");
+	assert_false(world.peers[1].ended || world.peers[2].ended);
 }
 
 /* A rank with slots here is of a job that has begun. */
@@ -199,36 +197,36 @@ WORLD_TEST(a_rank_of_a_job_at_a_leaf_makes_room_for_nobody)
 {
 	uint32_t numbers[2], ranks[2] = {0, 1};
 
-	be_leaf(world, 2, numbers);
-	world->jobs.config.max_members = 2;
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	jobs_resume(world, 3, jobs_join_message("job", 0, 2), 77, 0, false);
-	jobs_assert_refused(world, 3, "at its limit of 2 ranks");
-	assert_false(world->peers[1].ended || world->peers[2].ended);
-	assert_null(tree_end(world, 0, numbers[0]));
+	be_leaf(2, numbers);
+	world.jobs.config.max_members = 2;
+	assert_null(offer(numbers, ranks, 2, 2));
+	jobs_resume(3, jobs_join_message("job", 0, 2), 77, 0, false);
+	jobs_assert_refused(3, "at its limit of 2 ranks");
+	assert_false(world.peers[1].ended || world.peers[2].ended);
+	assert_null(tree_end(0, numbers[0]));
 }
 
 /* Rank 0, which has joined last, and rank 1, which is at a leaf of this leaf, peer 5. */
-static uint32_t offer_two_levels(struct jobs_world *world)
+static uint32_t offer_two_levels(void)
 {
-	uint32_t numbers[2] = {last_number(world)}, ranks[2] = {0, 1};
+	uint32_t numbers[2] = {last_number()}, ranks[2] = {0, 1};
 
-	tree_attach(world, 5, 4096);
-	tree_relay_join(world, 5, 70, 1, 2);
-	numbers[1] = last_number(world);
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	return tree_leaf_job(world, 5)->job_number;
+	tree_attach(5, 4096);
+	tree_relay_join(5, 70, 1, 2);
+	numbers[1] = last_number();
+	assert_null(offer(numbers, ranks, 2, 2));
+	return tree_leaf_job(5)->job_number;
 }
 
 /* The parent asks what slots wait for. */
-static uint32_t ask_two_levels(struct jobs_world *world, uint64_t slots_lack)
+static uint32_t ask_two_levels(uint64_t slots_lack)
 {
 	uint32_t number, job;
 
-	be_leaf(world, 1, &number);
-	job = offer_two_levels(world);
-	world->plane.slots_lack = slots_lack;
-	jobs_say(world, 0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, job));
+	be_leaf(1, &number);
+	job = offer_two_levels();
+	world.plane.slots_lack = slots_lack;
+	jobs_say(0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST, job));
 	return job;
 }
 
@@ -243,9 +241,9 @@ WORLD_TEST(no_rank_is_blamed_for_a_use_that_its_leaf_has_passed)
 	passed.use = 1;
 	told.slots = slots;
 	told.n_slots = 1;
-	job = ask_two_levels(world, 2);
-	jobs_say(world, 5, sml_envelope_of(job, STALL_REPORT, stall_report, &told));
-	report = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)->stall_report;
+	job = ask_two_levels(2);
+	jobs_say(5, sml_envelope_of(job, STALL_REPORT, stall_report, &told));
+	report = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT)->stall_report;
 	assert_int_equal(report->n_sets, 0);
 	assert_true(report->partial);
 }
@@ -253,11 +251,11 @@ WORLD_TEST(no_rank_is_blamed_for_a_use_that_its_leaf_has_passed)
 /* A leaf of this leaf does not answer: the parent gets what there is, and in time. */
 WORLD_TEST(a_leaf_does_not_wait_for_its_leaves_for_ever)
 {
-	ask_two_levels(world, 0);
-	assert_non_null(jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
-	jobs_wait(world, SML_ANSWER_NS);
-	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
+	ask_two_levels(0);
+	assert_non_null(jobs_received(5, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST));
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
+	jobs_wait(SML_ANSWER_NS);
+	assert_non_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
 }
 
 static const char *missing_address(struct sml_dataplane *dataplane, uint32_t job, uint8_t child)
@@ -272,20 +270,20 @@ WORLD_TEST(a_leaf_serves_ranks_of_one_host_as_one_child)
 {
 	uint32_t numbers[4], reversed[4], ranks[] = {3, 2, 1, 0}, hosts[] = {1, 0, 1, 0};
 
-	be_leaf(world, 4, numbers);
-	world->operations.misses_address = missing_address;
+	be_leaf(4, numbers);
+	world.operations.misses_address = missing_address;
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
-	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
-	assert_int_equal(world->jobs.jobs[0]->pool.rules.n_ranks, 2);
+	assert_null(offer_hosts(reversed, ranks, hosts, 4, 6));
+	assert_int_equal(world.jobs.jobs[0]->pool.rules.n_ranks, 2);
 	/* Only the first of each host sends packets: the others have no address here. */
-	jobs_ready_sharing(world, 3, true);
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_ready_sharing(3, true);
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* It could not share memory, so it has sent none either. */
-	jobs_ready_sharing(world, 1, false);
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT));
-	jobs_ready_sharing(world, 2, true);
-	jobs_assert_refused(world, 0, "rank 1 (host testhost, pid 1001) is nowhere");
+	jobs_ready_sharing(1, false);
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	jobs_ready_sharing(2, true);
+	jobs_assert_refused(0, "rank 1 (host testhost, pid 1001) is nowhere");
 }
 
 WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
@@ -294,15 +292,15 @@ WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	be_leaf(world, 4, numbers);
+	be_leaf(4, numbers);
 	for (unsigned i = 0; i < 4; i++)
 		reversed[i] = numbers[3 - i];
-	assert_null(offer_hosts(world, reversed, ranks, hosts, 4, 6));
+	assert_null(offer_hosts(reversed, ranks, hosts, 4, 6));
 	/* Children are in the order of ranks, whatever the order of the parent's list. */
-	world->plane.contributions[0] = world->plane.contributions[1] = 40;
-	world->plane.waited_ms[0] = 10;
-	world->plane.waited_ms[1] = 30;
-	status = jobs_status(world);
+	world.plane.contributions[0] = world.plane.contributions[1] = 40;
+	world.plane.waited_ms[0] = 10;
+	world.plane.waited_ms[1] = 30;
+	status = jobs_status();
 	assert_string_equal(status->parent, "spine:28500");
 	assert_true(status->attached && status->level == 1);
 	assert_int_equal(status->n_jobs, 1);
@@ -327,15 +325,15 @@ WORLD_TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	SmlControl__Status *status;
 	const SmlControl__JobStatus *job;
 
-	be_leaf(world, 0, NULL);
+	be_leaf(0, NULL);
 	join.stripe = 1;
 	join.stripes = 2;
-	jobs_join(world, 1, join);
-	(void)offer_two_levels(world);
-	world->plane.contributions[0] = 5;
-	world->plane.contributions[1] = 7;
-	world->plane.waited_ms[1] = 6;
-	status = jobs_status(world);
+	jobs_join(1, join);
+	(void)offer_two_levels();
+	world.plane.contributions[0] = 5;
+	world.plane.contributions[1] = 7;
+	world.plane.waited_ms[1] = 6;
+	status = jobs_status();
 	assert_int_equal(status->n_jobs, 1);
 	job = status->jobs[0];
 	assert_int_equal(job->stripes, 2);
@@ -355,13 +353,13 @@ WORLD_TEST(a_leaf_has_room_for_64_children_too)
 {
 	uint32_t numbers[65], ranks[65];
 
-	be_leaf(world, 65, numbers);
+	be_leaf(65, numbers);
 	for (uint32_t i = 0; i < 65; i++)
 		ranks[i] = i;
-	assert_non_null(strstr(offer(world, numbers, ranks, 65, 65),
+	assert_non_null(strstr(offer(numbers, ranks, 65, 65),
 			       "a switch takes at most 64 ranks and leaves of a job"));
-	assert_int_equal(world->jobs.n_jobs, 0);
-	assert_null(offer(world, numbers, ranks, 64, 65));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_null(offer(numbers, ranks, 64, 65));
 }
 
 /* The slots of an ended job are free only in a moment, as with XDP. */
@@ -369,44 +367,43 @@ WORLD_TEST(a_leaf_waits_for_slots_of_ended_jobs)
 {
 	uint32_t numbers[2], ranks[2] = {0, 1}, place;
 
-	be_leaf(world, 2, numbers);
-	world->plane.has_no_room_yet = true;
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	assert_int_equal(world->jobs.slots_in_use, 16);
-	for (place = 0; world->jobs.jobs[place] == NULL;)
+	be_leaf(2, numbers);
+	world.plane.has_no_room_yet = true;
+	assert_null(offer(numbers, ranks, 2, 2));
+	assert_int_equal(world.jobs.slots_in_use, 16);
+	for (place = 0; world.jobs.jobs[place] == NULL;)
 		place++;
 	/* What a parent may ask for in the meantime. */
-	jobs_say(world, 0,
-		 message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
-					world->jobs.jobs[place]->pool.rules.job));
-	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
-	jobs_wait(world, 3 * SML_TICK_NS);
-	assert_int_equal(world->plane.jobs[place].n_ranks, 0);
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
-	world->plane.has_no_room_yet = false;
-	jobs_wait(world, SML_TICK_NS);
-	assert_int_equal(world->plane.jobs[place].n_ranks, 2);
-	assert_non_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
+	jobs_say(0, message_without_fields(SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST,
+					   world.jobs.jobs[place]->pool.rules.job));
+	assert_non_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT));
+	jobs_wait(3 * SML_TICK_NS);
+	assert_int_equal(world.plane.jobs[place].n_ranks, 0);
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_READY));
+	world.plane.has_no_room_yet = false;
+	jobs_wait(SML_TICK_NS);
+	assert_int_equal(world.plane.jobs[place].n_ranks, 2);
+	assert_non_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_READY));
 	/* The parent may end it before. */
-	world->plane.has_no_room_yet = true;
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	jobs_ready_sharing(world, 1, false);
-	jobs_assert_refused(world, 0, "was ready before its switch had slots for the job");
-	assert_int_equal(world->jobs.slots_in_use, 0);
+	world.plane.has_no_room_yet = true;
+	assert_null(offer(numbers, ranks, 2, 2));
+	jobs_ready_sharing(1, false);
+	jobs_assert_refused(0, "was ready before its switch had slots for the job");
+	assert_int_equal(world.jobs.slots_in_use, 0);
 }
 
 WORLD_TEST(a_leaf_whose_slots_are_in_pieces_says_so_later_too)
 {
 	uint32_t numbers[1], ranks[1] = {0};
 
-	be_leaf(world, 1, numbers);
-	world->plane.has_no_room_yet = true;
-	assert_null(offer(world, numbers, ranks, 1, 1));
-	world->plane.has_no_room_yet = false;
-	world->plane.most_slots = 15;
-	jobs_wait(world, SML_TICK_NS);
-	jobs_assert_refused(world, 0, "in pieces");
-	assert_int_equal(world->jobs.n_jobs, 0);
+	be_leaf(1, numbers);
+	world.plane.has_no_room_yet = true;
+	assert_null(offer(numbers, ranks, 1, 1));
+	world.plane.has_no_room_yet = false;
+	world.plane.most_slots = 15;
+	jobs_wait(SML_TICK_NS);
+	jobs_assert_refused(0, "in pieces");
+	assert_int_equal(world.jobs.n_jobs, 0);
 }
 
 static const char *missing_parent(struct sml_dataplane *dataplane, uint32_t job)
@@ -421,30 +418,28 @@ WORLD_TEST(a_leaf_that_cannot_reach_its_parent_says_why)
 	const SmlControl__Envelope *failed;
 	uint32_t numbers[1], ranks[1] = {0};
 
-	be_leaf(world, 1, numbers);
-	world->operations.misses_parent = missing_parent;
-	assert_string_equal(offer(world, numbers, ranks, 1, 1),
-			    "its parent spine:28500 is nowhere");
-	failed = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_ABORT);
+	be_leaf(1, numbers);
+	world.operations.misses_parent = missing_parent;
+	assert_string_equal(offer(numbers, ranks, 1, 1), "its parent spine:28500 is nowhere");
+	failed = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_false(failed->abort->again);
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY));
-	assert_int_equal(world->jobs.n_jobs, 0);
-	assert_int_equal(world->n_warnings, 1);
-	assert_string_equal(world->warning,
-			    "job \"tree\" failed at the leaf rack:28500: its parent "
-			    "spine:28500 is nowhere");
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_READY));
+	assert_int_equal(world.jobs.n_jobs, 0);
+	assert_int_equal(world.n_warnings, 1);
+	assert_string_equal(world.warning, "job \"tree\" failed at the leaf rack:28500: its parent "
+					   "spine:28500 is nowhere");
 }
 
 /* A job of ranks 0 and 1, which runs. */
-static uint32_t run(struct jobs_world *world)
+static uint32_t run(void)
 {
 	SmlControl__Start start = SML_CONTROL__START__INIT;
 	uint32_t numbers[2], ranks[2] = {0, 1}, number;
 
-	be_leaf(world, 2, numbers);
-	assert_null(offer(world, numbers, ranks, 2, 2));
-	number = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_READY)->job;
-	jobs_say(world, 0, sml_envelope_of(number, START, start, &start));
+	be_leaf(2, numbers);
+	assert_null(offer(numbers, ranks, 2, 2));
+	number = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_READY)->job;
+	jobs_say(0, sml_envelope_of(number, START, start, &start));
 	return number;
 }
 
@@ -453,35 +448,35 @@ WORLD_TEST(a_rank_at_a_leaf_renews_its_address_there)
 	SmlControl__Renew renew = SML_CONTROL__RENEW__INIT;
 	unsigned n_said;
 
-	run(world);
-	n_said = world->peers[0].n_said;
+	run();
+	n_said = world.peers[0].n_said;
 	renew.number = 77;
-	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world->plane.renewed.n, 1);
-	assert_int_equal(world->plane.renewed.child, 1);
-	assert_int_equal(world->plane.renewed.number, 77);
+	jobs_say(2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world.plane.renewed.n, 1);
+	assert_int_equal(world.plane.renewed.child, 1);
+	assert_int_equal(world.plane.renewed.number, 77);
 	/* A shard that the job has not, and the parent, which has nothing to do with it. */
 	renew.shard = 1;
-	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
+	jobs_say(2, sml_envelope(RENEW, renew, &renew));
 	renew.shard = UINT32_MAX;
-	jobs_say(world, 2, sml_envelope(RENEW, renew, &renew));
-	assert_int_equal(world->plane.renewed.n, 1);
-	assert_int_equal(world->peers[0].n_said, n_said);
+	jobs_say(2, sml_envelope(RENEW, renew, &renew));
+	assert_int_equal(world.plane.renewed.n, 1);
+	assert_int_equal(world.peers[0].n_said, n_said);
 }
 
 WORLD_TEST(a_leaf_without_its_parents_results_renews_its_address)
 {
 	const SmlControl__Envelope *renew;
-	uint32_t job = run(world);
+	uint32_t job = run();
 
-	world->plane.verdicts[SML_VERDICT_RESEND_UP] = 3;
-	world->plane.verdicts[SML_VERDICT_COMPLETED] = 9;
-	jobs_wait(world, SML_SECOND_NS);
-	assert_null(jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW));
+	world.plane.verdicts[SML_VERDICT_RESEND_UP] = 3;
+	world.plane.verdicts[SML_VERDICT_COMPLETED] = 9;
+	jobs_wait(SML_SECOND_NS);
+	assert_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_RENEW));
 	/* Its ranks ask again, and no result comes. */
-	world->plane.verdicts[SML_VERDICT_RESEND_UP]++;
-	jobs_wait(world, SML_SECOND_NS);
-	renew = jobs_received(world, 0, SML_CONTROL__ENVELOPE__BODY_RENEW);
+	world.plane.verdicts[SML_VERDICT_RESEND_UP]++;
+	jobs_wait(SML_SECOND_NS);
+	renew = jobs_received(0, SML_CONTROL__ENVELOPE__BODY_RENEW);
 	assert_non_null(renew);
 	assert_int_equal(renew->job, job);
 	assert_int_not_equal(renew->renew->number, 0);
@@ -490,31 +485,31 @@ WORLD_TEST(a_leaf_without_its_parents_results_renews_its_address)
 
 /* ---- what the operator of a leaf reads ---- */
 
-static void end_job(struct jobs_world *world, uint32_t number, const char *how, bool planned)
+static void end_job(uint32_t number, const char *how, bool planned)
 {
 	SmlControl__Abort end = SML_CONTROL__ABORT__INIT;
 
 	end.text = (char *)(uintptr_t)how;
 	end.planned = planned;
-	jobs_say(world, 0, sml_envelope_of(number, ABORT, abort, &end));
-	assert_int_equal(world->jobs.n_jobs, 0);
+	jobs_say(0, sml_envelope_of(number, ABORT, abort, &end));
+	assert_int_equal(world.jobs.n_jobs, 0);
 }
 
 WORLD_TEST(a_job_that_fails_elsewhere_is_in_the_leafs_log)
 {
-	end_job(world, run(world), "failed: rank 5 (host b, pid 9) died", false);
-	assert_int_equal(world->n_warnings, 1);
-	assert_string_equal(world->warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
-	jobs_close(world);
-	end_job(world, run(world), "", false);
-	assert_int_equal(world->n_warnings, 0);
+	end_job(run(), "failed: rank 5 (host b, pid 9) died", false);
+	assert_int_equal(world.n_warnings, 1);
+	assert_string_equal(world.warning, "job \"tree\" failed: rank 5 (host b, pid 9) died");
+	jobs_close();
+	end_job(run(), "", false);
+	assert_int_equal(world.n_warnings, 0);
 }
 
 WORLD_TEST(a_planned_change_of_the_members_is_in_the_leafs_log_and_no_warning)
 {
-	end_job(world, run(world), "has ended: rank 5 goes on elsewhere", true);
-	assert_int_equal(world->n_warnings, 0);
-	assert_string_equal(world->info, "job \"tree\" has ended: rank 5 goes on elsewhere");
+	end_job(run(), "has ended: rank 5 goes on elsewhere", true);
+	assert_int_equal(world.n_warnings, 0);
+	assert_string_equal(world.info, "job \"tree\" has ended: rank 5 goes on elsewhere");
 }
 
 WORLD_TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
@@ -522,18 +517,18 @@ WORLD_TEST(a_leaf_tells_its_leaves_how_a_job_has_ended)
 	const SmlControl__Abort *end;
 	uint32_t number;
 
-	be_leaf(world, 1, &number);
-	end_job(world, offer_two_levels(world), "has ended: rank 5 goes on elsewhere", true);
-	end = jobs_received(world, 5, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
+	be_leaf(1, &number);
+	end_job(offer_two_levels(), "has ended: rank 5 goes on elsewhere", true);
+	end = jobs_received(5, SML_CONTROL__ENVELOPE__BODY_ABORT)->abort;
 	assert_string_equal(end->text, "has ended: rank 5 goes on elsewhere");
 	assert_true(end->planned);
 }
 
 WORLD_TEST(the_jobs_that_lose_a_leafs_parent_are_in_its_log)
 {
-	run(world);
-	sml_jobs_lost(&world->jobs, &world->peers[0].peer, "reset by peer", world->now_ns);
-	assert_int_equal(world->n_warnings, 2);
-	assert_string_equal(world->warning, "job \"tree\" looks for its switches again: the parent "
-					    "of a leaf is gone");
+	run();
+	sml_jobs_lost(&world.jobs, &world.peers[0].peer, "reset by peer", world.now_ns);
+	assert_int_equal(world.n_warnings, 2);
+	assert_string_equal(world.warning, "job \"tree\" looks for its switches again: the parent "
+					   "of a leaf is gone");
 }

@@ -27,7 +27,7 @@ static uint64_t process_of(unsigned peer, const struct jobs_apply *ask)
 	return ask->newest.tag << 16 | (0x8000 + ask->newest.rank);
 }
 
-void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
+void jobs_apply(unsigned peer, struct jobs_apply ask)
 {
 	SmlControl__Join join = jobs_join_message(ask.job ? ask.job : "train", 0, 1);
 	SmlControl__Ask message = SML_CONTROL__ASK__INIT;
@@ -42,7 +42,7 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 	message.wait_ms = 1000;
 	join.ask = &message;
 	join.process = process_of(peer, &ask);
-	join.time_ns = ask.time_ns ? ask.time_ns : world->now_ns;
+	join.time_ns = ask.time_ns ? ask.time_ns : world.now_ns;
 	join.wait_ms = 60000;
 	join.wire = ask.wire;
 	if (ask.shards != 0) {
@@ -50,15 +50,15 @@ void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask)
 		join.shards_set = true;
 	}
 	if (ask.behind)
-		tree_relay(world, peer, ask.behind, sml_envelope(JOIN, join, &join));
+		tree_relay(peer, ask.behind, sml_envelope(JOIN, join, &join));
 	else
-		jobs_join(world, peer, join);
+		jobs_join(peer, join);
 }
 
-uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size)
+uint64_t jobs_run(unsigned first, uint32_t world_size)
 {
-	jobs_start(world, first, "train", world_size);
-	return jobs_admitted(world, first)->report_tag;
+	jobs_start(first, "train", world_size);
+	return jobs_admitted(first)->report_tag;
 }
 
 struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size)
@@ -66,48 +66,46 @@ struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size)
 	return (struct jobs_apply){.newest = {tag, rank, world_size, false}};
 }
 
-const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer)
+const SmlControl__Decision *jobs_decision(unsigned peer)
 {
-	const SmlControl__Admitted *admitted = jobs_admitted(world, peer);
+	const SmlControl__Admitted *admitted = jobs_admitted(peer);
 
 	return admitted ? admitted->decision : NULL;
 }
 
-void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t number,
-			 uint32_t rank, uint32_t world_size)
+void jobs_assert_decided(unsigned peer, uint32_t number, uint32_t rank, uint32_t world_size)
 {
-	const SmlControl__Decision *decision = jobs_decision(world, peer);
+	const SmlControl__Decision *decision = jobs_decision(peer);
 
 	if (decision == NULL)
-		fail_msg("peer %u was told of no decision, but: \"%s\"", peer,
-			 jobs_refusal(world, peer));
+		fail_msg("peer %u was told of no decision, but: \"%s\"", peer, jobs_refusal(peer));
 	assert_int_equal(decision->number, number);
 	assert_int_equal(decision->rank, rank);
 	assert_int_equal(decision->world_size, world_size);
 }
 
-void jobs_apply_as_new(struct jobs_world *world, unsigned peer)
+void jobs_apply_as_new(unsigned peer)
 {
-	jobs_apply(world, peer, (struct jobs_apply){.min_ranks = 0});
+	jobs_apply(peer, (struct jobs_apply){.min_ranks = 0});
 }
 
-uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size)
+uint64_t jobs_open_running(uint32_t world_size)
 {
-	jobs_open(world, 4096, 64, false);
-	return jobs_run(world, 0, world_size);
+	jobs_open(4096, 64, false);
+	return jobs_run(0, world_size);
 }
 
-void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[2])
+void jobs_form_in_vain(bool third_dies, uint64_t tags[2])
 {
-	tags[0] = jobs_open_running(world, 3);
+	tags[0] = jobs_open_running(3);
 	if (third_dies)
-		jobs_hang_up(world, 2);
-	jobs_apply(world, 10, jobs_was(tags[0], 0, 3));
-	jobs_apply(world, 11, jobs_was(tags[0], 1, 3));
+		jobs_hang_up(2);
+	jobs_apply(10, jobs_was(tags[0], 0, 3));
+	jobs_apply(11, jobs_was(tags[0], 1, 3));
 	if (!third_dies)
-		jobs_wait(world, 2 * SML_SECOND_NS);
-	jobs_assert_decided(world, 11, 2, 1, 2);
-	tags[1] = jobs_admitted(world, 11)->report_tag;
-	jobs_hang_up(world, 10);
-	jobs_assert_refused(world, 11, "died");
+		jobs_wait(2 * SML_SECOND_NS);
+	jobs_assert_decided(11, 2, 1, 2);
+	tags[1] = jobs_admitted(11)->report_tag;
+	jobs_hang_up(10);
+	jobs_assert_refused(11, "died");
 }

@@ -24,32 +24,31 @@ struct jobs_apply {
 };
 
 /* It waits for the others for a second, and for its job for a minute. */
-void jobs_apply(struct jobs_world *world, unsigned peer, struct jobs_apply ask);
+void jobs_apply(unsigned peer, struct jobs_apply ask);
 
 /* A new process asks. */
-void jobs_apply_as_new(struct jobs_world *world, unsigned peer);
+void jobs_apply_as_new(unsigned peer);
 
 /* Opens a switch on which "train" runs with this many ranks, peers 0, 1, …. Returns its tag. */
-uint64_t jobs_open_running(struct jobs_world *world, uint32_t world_size);
+uint64_t jobs_open_running(uint32_t world_size);
 
 /*
  * Opens a switch on which "train" ran with three ranks, of which 0 and 1 were then admitted, as
  * peers 10 and 11, to a membership that failed before it ran. If `third_dies`, rank 2 died before
  * they asked; otherwise, it did not ask in time. Gives the tags of both memberships.
  */
-void jobs_form_in_vain(struct jobs_world *world, bool third_dies, uint64_t tags[2]);
+void jobs_form_in_vain(bool third_dies, uint64_t tags[2]);
 
 /* Peers first, first + 1, … are ranks 0, 1, … of "train", which runs. Returns its tag. */
-uint64_t jobs_run(struct jobs_world *world, unsigned first, uint32_t world_size);
+uint64_t jobs_run(unsigned first, uint32_t world_size);
 
 /* Rank `rank` of such a job with that tag. */
 struct jobs_apply jobs_was(uint64_t tag, uint32_t rank, uint32_t world_size);
 
 /* Returns the decision that the switch sent to this peer, or NULL if it sent none. */
-const SmlControl__Decision *jobs_decision(const struct jobs_world *world, unsigned peer);
+const SmlControl__Decision *jobs_decision(unsigned peer);
 
 /* Checks that the peer is this rank of world_size, in the membership with this number. */
-void jobs_assert_decided(const struct jobs_world *world, unsigned peer, uint32_t number,
-			 uint32_t rank, uint32_t world_size);
+void jobs_assert_decided(unsigned peer, uint32_t number, uint32_t rank, uint32_t world_size);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "control/envelope.h"
 
-void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots)
+void tree_attach(unsigned peer, uint32_t slots)
 {
 	SmlControl__Leaf leaf = SML_CONTROL__LEAF__INIT;
 
@@ -19,12 +19,11 @@ void tree_attach(struct jobs_world *world, unsigned peer, uint32_t slots)
 	leaf.version = (char *)(uintptr_t) "1";
 	leaf.name = (char *)(uintptr_t) "rack:28500";
 	leaf.slots = slots;
-	jobs_say(world, peer, sml_envelope(LEAF, leaf, &leaf));
+	jobs_say(peer, sml_envelope(LEAF, leaf, &leaf));
 }
 
-void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
-		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes,
-		     uint64_t home)
+void tree_relay_home(unsigned leaf, uint32_t number, const SmlControl__Envelope *message,
+		     uint32_t slots, uint32_t lanes, uint64_t home)
 {
 	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
 
@@ -37,42 +36,39 @@ void tree_relay_home(struct jobs_world *world, unsigned leaf, uint32_t number,
 	out.message.data = malloc(out.message.len + 1);
 	assert_non_null(out.message.data);
 	sml_control__envelope__pack(message, out.message.data);
-	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
+	jobs_say(leaf, sml_envelope(RELAY, relay, &out));
 	free(out.message.data);
 }
 
-void tree_relay_from(struct jobs_world *world, unsigned leaf, uint32_t number,
-		     const SmlControl__Envelope *message, uint32_t slots, uint32_t lanes)
+void tree_relay_from(unsigned leaf, uint32_t number, const SmlControl__Envelope *message,
+		     uint32_t slots, uint32_t lanes)
 {
-	tree_relay_home(world, leaf, number, message, slots, lanes, 1);
+	tree_relay_home(leaf, number, message, slots, lanes, 1);
 }
 
-void tree_relay(struct jobs_world *world, unsigned leaf, uint32_t number,
-		const SmlControl__Envelope *message)
+void tree_relay(unsigned leaf, uint32_t number, const SmlControl__Envelope *message)
 {
-	tree_relay_from(world, leaf, number, message, 4096, 352);
+	tree_relay_from(leaf, number, message, 4096, 352);
 }
 
-void tree_relay_empty(struct jobs_world *world, unsigned leaf, uint32_t number,
-		      SmlControl__Envelope__BodyCase body)
+void tree_relay_empty(unsigned leaf, uint32_t number, SmlControl__Envelope__BodyCase body)
 {
-	tree_relay(world, leaf, number, message_without_fields(body, 0));
+	tree_relay(leaf, number, message_without_fields(body, 0));
 }
 
-void tree_relay_join(struct jobs_world *world, unsigned leaf, uint32_t number, uint32_t rank,
-		     uint32_t world_size)
+void tree_relay_join(unsigned leaf, uint32_t number, uint32_t rank, uint32_t world_size)
 {
 	SmlControl__Join join = jobs_join_message("tree", rank, world_size);
 
-	tree_relay(world, leaf, number, sml_envelope(JOIN, join, &join));
+	tree_relay(leaf, number, sml_envelope(JOIN, join, &join));
 }
 
-void tree_relay_ready(struct jobs_world *world, unsigned leaf, uint32_t number)
+void tree_relay_ready(unsigned leaf, uint32_t number)
 {
-	tree_relay(world, leaf, number, message_ready(352, false, 0));
+	tree_relay(leaf, number, message_ready(352, false, 0));
 }
 
-void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bool leaf_died)
+void tree_relay_end(unsigned leaf, uint32_t number, bool leaf_died)
 {
 	SmlControl__Relay out = SML_CONTROL__RELAY__INIT;
 
@@ -80,14 +76,14 @@ void tree_relay_end(struct jobs_world *world, unsigned leaf, uint32_t number, bo
 	out.over = true;
 	out.why = (char *)(uintptr_t) "its connection ended";
 	out.leaf_died = leaf_died;
-	jobs_say(world, leaf, sml_envelope(RELAY, relay, &out));
+	jobs_say(leaf, sml_envelope(RELAY, relay, &out));
 }
 
-SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
+SmlControl__Envelope *tree_relayed(unsigned leaf, uint32_t number,
 				   SmlControl__Envelope__BodyCase body)
 {
-	for (unsigned i = world->peers[leaf].n_said; i-- > 0;) {
-		const SmlControl__Envelope *said = world->peers[leaf].said[i];
+	for (unsigned i = world.peers[leaf].n_said; i-- > 0;) {
+		const SmlControl__Envelope *said = world.peers[leaf].said[i];
 		SmlControl__Envelope *inner;
 
 		if (said->body_case != SML_CONTROL__ENVELOPE__BODY_RELAY ||
@@ -102,19 +98,18 @@ SmlControl__Envelope *tree_relayed(const struct jobs_world *world, unsigned leaf
 	return NULL;
 }
 
-bool tree_was_relayed(const struct jobs_world *world, unsigned leaf, uint32_t number,
-		      SmlControl__Envelope__BodyCase body)
+bool tree_was_relayed(unsigned leaf, uint32_t number, SmlControl__Envelope__BodyCase body)
 {
-	SmlControl__Envelope *message = tree_relayed(world, leaf, number, body);
+	SmlControl__Envelope *message = tree_relayed(leaf, number, body);
 	bool was = message != NULL;
 
 	sml_control__envelope__free_unpacked(message, NULL);
 	return was;
 }
 
-const SmlControl__Relay *tree_end(const struct jobs_world *world, unsigned leaf, uint32_t number)
+const SmlControl__Relay *tree_end(unsigned leaf, uint32_t number)
 {
-	const struct jobs_peer *peer = &world->peers[leaf];
+	const struct jobs_peer *peer = &world.peers[leaf];
 
 	for (unsigned i = peer->n_said; i-- > 0;) {
 		const SmlControl__Envelope *said = peer->said[i];
@@ -126,16 +121,15 @@ const SmlControl__Relay *tree_end(const struct jobs_world *world, unsigned leaf,
 	return NULL;
 }
 
-void tree_leaf_ready(struct jobs_world *world, unsigned leaf, uint32_t lanes)
+void tree_leaf_ready(unsigned leaf, uint32_t lanes)
 {
-	const SmlControl__Envelope *job =
-		jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
+	const SmlControl__Envelope *job = jobs_received(leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED);
 
 	assert_non_null(job);
-	jobs_say(world, leaf, message_ready(lanes, false, job->job));
+	jobs_say(leaf, message_ready(lanes, false, job->job));
 }
 
-const SmlControl__Admitted *tree_leaf_job(const struct jobs_world *world, unsigned leaf)
+const SmlControl__Admitted *tree_leaf_job(unsigned leaf)
 {
-	return jobs_received(world, leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->admitted;
+	return jobs_received(leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->admitted;
 }
