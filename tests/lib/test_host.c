@@ -27,28 +27,29 @@ static const struct sml_host_terms three_ranks = {
 
 /* ---- slots ---- */
 
-struct world {
+static struct {
 	struct sml_host hosts[3];
 	void *bytes;
-};
+} world;
 
-static void open_world(struct world *world)
+static void open_world(void)
 {
 	size_t bytes = sml_host_bytes(&three_ranks);
 
-	*world = (struct world){.bytes = aligned_alloc(4096, bytes)};
-	assert_non_null(world->bytes);
-	memset(world->bytes, 0, bytes);
+	memset(&world, 0, sizeof(world));
+	world.bytes = aligned_alloc(4096, bytes);
+	assert_non_null(world.bytes);
+	memset(world.bytes, 0, bytes);
 	for (uint8_t rank = 0; rank < 3; rank++) {
-		sml_host_lay_out(&world->hosts[rank].memory, &three_ranks, world->bytes);
-		world->hosts[rank].sleepers = world->hosts[rank].memory.head;
-		world->hosts[rank].rank = rank;
+		sml_host_lay_out(&world.hosts[rank].memory, &three_ranks, world.bytes);
+		world.hosts[rank].sleepers = world.hosts[rank].memory.head;
+		world.hosts[rank].rank = rank;
 	}
 }
 
-static void close_world(struct world *world)
+static void close_world(void)
 {
-	free(world->bytes);
+	free(world.bytes);
 }
 
 static struct sml_contribution contribution(uint16_t slot, uint32_t use)
@@ -91,14 +92,12 @@ static bool is_right(const struct sml_host *host, uint16_t slot, uint32_t use, u
 	return true;
 }
 
-TEST(a_buffer_is_added_up_once_by_whoever_claims_it)
+TEST_WITH(a_buffer_is_added_up_once_by_whoever_claims_it, open_world, close_world)
 {
 	struct sml_contribution in = contribution(4, 0);
-	struct world world;
 	uint32_t ticket;
 	uint8_t differs = 0xff;
 
-	open_world(&world);
 	contribute(&world.hosts[2], 4, 0);
 	contribute(&world.hosts[0], 4, 0);
 	assert_int_equal(sml_host_look(&world.hosts[0], 4, 0), SML_HOST_FILLING);
@@ -111,15 +110,12 @@ TEST(a_buffer_is_added_up_once_by_whoever_claims_it)
 	/* The data stream's first ticket that is drawn: its slots have the ones before. */
 	assert_int_equal(ticket, 3);
 	assert_int_equal(differs, 0xff);
-	close_world(&world);
 }
 
-TEST(another_belief_is_found_and_named)
+TEST_WITH(another_belief_is_found_and_named, open_world, close_world)
 {
 	struct sml_contribution in = contribution(0, 0);
-	struct world world;
 
-	open_world(&world);
 	contribute(&world.hosts[1], 0, 0);
 	in.digest++;
 	write_row(&world.hosts[2], 0, 0);
@@ -127,17 +123,14 @@ TEST(another_belief_is_found_and_named)
 	contribute(&world.hosts[0], 0, 0);
 	/* It has not arrived, so nothing is ever added up. */
 	assert_int_equal(sml_host_look(&world.hosts[0], 0, 0), SML_HOST_FILLING);
-	close_world(&world);
 }
 
 /* Equal digests and other lanes: a broken rank, which must not make others read beyond a row. */
-TEST(rows_of_another_shape_are_not_added)
+TEST_WITH(rows_of_another_shape_are_not_added, open_world, close_world)
 {
 	struct sml_contribution in = contribution(0, 0);
-	struct world world;
 	uint8_t differs = 0xff;
 
-	open_world(&world);
 	contribute(&world.hosts[1], 0, 0);
 	contribute(&world.hosts[2], 0, 0);
 	in.lanes = 8;
@@ -146,7 +139,6 @@ TEST(rows_of_another_shape_are_not_added)
 	assert_false(sml_host_add(&world.hosts[1], &in, false, &differs));
 	assert_int_equal(differs, 0);
 	assert_int_equal(sml_host_look(&world.hosts[1], 0, 0), SML_HOST_CLAIMED);
-	close_world(&world);
 }
 
 /* Each rank's third of the bytes; nobody writes a row. */
@@ -159,13 +151,11 @@ static void place(struct sml_host *host, uint32_t use)
 	assert_int_equal(sml_host_arrive(host, &in, 1), host->rank);
 }
 
-TEST(placed_bytes_are_the_result_and_nothing_is_added)
+TEST_WITH(placed_bytes_are_the_result_and_nothing_is_added, open_world, close_world)
 {
-	struct world world;
 	uint32_t ticket;
 	uint8_t differs = 0xff;
 
-	open_world(&world);
 	for (uint32_t use = 0; use < 5; use++) {
 		struct sml_contribution in = contribution(3, use);
 		const uint8_t *result;
@@ -179,22 +169,18 @@ TEST(placed_bytes_are_the_result_and_nothing_is_added)
 		assert_int_equal(ticket, 3 + use);
 	}
 	assert_int_equal(differs, 0xff);
-	close_world(&world);
 }
 
 /* Placing or not is part of what the ranks agree about: the digest is of the call. */
-TEST(placed_bytes_of_another_call_are_told)
+TEST_WITH(placed_bytes_of_another_call_are_told, open_world, close_world)
 {
 	struct sml_contribution in = contribution(3, 0);
-	struct world world;
 
-	open_world(&world);
 	place(&world.hosts[0], 0);
 	in.digest++;
 	assert_int_equal(sml_host_arrive(&world.hosts[1], &in, 1), 0);
 	place(&world.hosts[2], 0);
 	assert_int_equal(sml_host_look(&world.hosts[0], 3, 0), SML_HOST_FILLING);
-	close_world(&world);
 }
 
 TEST(long_waits_shorten_the_looking_and_short_ones_restore_it)
@@ -239,13 +225,11 @@ TEST(what_shortens_the_looking_is_when_the_news_came_and_on_whose_core)
 	assert_int_equal(patience_after(100, 300), 50000);
 }
 
-TEST(the_ranks_that_are_missing_are_known)
+TEST_WITH(the_ranks_that_are_missing_are_known, open_world, close_world)
 {
-	struct world world;
 	uint64_t missing;
 	uint32_t use;
 
-	open_world(&world);
 	assert_false(sml_host_newest(&world.hosts[0], 1, &use, &missing));
 	contribute(&world.hosts[1], 1, 0);
 	assert_true(sml_host_newest(&world.hosts[0], 1, &use, &missing));
@@ -255,13 +239,11 @@ TEST(the_ranks_that_are_missing_are_known)
 	assert_true(sml_host_newest(&world.hosts[2], 1, &use, &missing));
 	assert_int_equal(use, 1);
 	assert_int_equal(missing, 2 | 4);
-	close_world(&world);
 }
 
 #define USES 2000
 
 struct stream {
-	struct world *world;
 	unsigned rank;
 	bool wrong;
 	uint32_t tickets[USES];
@@ -269,7 +251,7 @@ struct stream {
 
 static void finish(struct stream *stream, uint16_t slot, uint32_t use)
 {
-	struct sml_host *host = &stream->world->hosts[stream->rank];
+	struct sml_host *host = &world.hosts[stream->rank];
 	struct sml_contribution in = contribution(slot, use);
 	uint8_t differs = host->rank;
 
@@ -296,21 +278,19 @@ static void *run_stream(void *self)
 	struct stream *stream = self;
 
 	for (uint32_t use = 0; use < USES; use++) {
-		contribute(&stream->world->hosts[stream->rank], 3, use);
+		contribute(&world.hosts[stream->rank], 3, use);
 		finish(stream, 3, use);
 	}
 	return NULL;
 }
 
-TEST(ranks_that_race_get_the_same_sums_and_tickets)
+TEST_WITH(ranks_that_race_get_the_same_sums_and_tickets, open_world, close_world)
 {
 	static struct stream streams[3];
 	pthread_t threads[3];
-	struct world world;
 
-	open_world(&world);
 	for (unsigned rank = 0; rank < 3; rank++) {
-		streams[rank] = (struct stream){.world = &world, .rank = rank};
+		streams[rank] = (struct stream){.rank = rank};
 		pthread_create(&threads[rank], NULL, run_stream, &streams[rank]);
 	}
 	for (unsigned rank = 0; rank < 3; rank++)
@@ -322,7 +302,6 @@ TEST(ranks_that_race_get_the_same_sums_and_tickets)
 	}
 	for (uint32_t use = 0; use < USES; use++)
 		assert_int_equal(streams[0].tickets[use], three_ranks.data_slots + use);
-	close_world(&world);
 }
 
 TEST(slots_are_few_and_at_most_those_of_the_job)
@@ -412,63 +391,60 @@ TEST(memory_beyond_the_limit_on_files_is_an_error)
 
 #define RANKS 3
 
-struct party {
+static struct party {
 	struct sml_host_listener listeners[RANKS];
 	struct sml_meet_group group;
 	struct sml_host_handshake *handshakes[RANKS];
-};
+} party;
 
-static void open_party(struct party *party)
+static void open_party(void)
 {
-	*party = (struct party){.group = {.ranks = (1 << RANKS) - 1}};
+	party = (struct party){.group = {.ranks = (1 << RANKS) - 1}};
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		assert_int_equal(sml_host_listen(&party->listeners[rank]), 0);
-		memcpy(party->group.tokens[rank], party->listeners[rank].token,
-		       SML_HOST_TOKEN_BYTES);
+		assert_int_equal(sml_host_listen(&party.listeners[rank]), 0);
+		memcpy(party.group.tokens[rank], party.listeners[rank].token, SML_HOST_TOKEN_BYTES);
 	}
 }
 
-static void begin_handshake(struct party *party, unsigned rank)
+static void begin_handshake(unsigned rank)
 {
-	party->handshakes[rank] =
-		sml_host_handshake_new(&three_ranks, &party->group, rank, &party->listeners[rank]);
-	assert_non_null(party->handshakes[rank]);
+	party.handshakes[rank] =
+		sml_host_handshake_new(&three_ranks, &party.group, rank, &party.listeners[rank]);
+	assert_non_null(party.handshakes[rank]);
 }
 
-static void close_party(struct party *party)
+static void close_party(void)
 {
 	for (unsigned rank = 0; rank < RANKS; rank++) {
-		sml_host_handshake_free(party->handshakes[rank]);
-		sml_host_close_listener(&party->listeners[rank]);
+		sml_host_handshake_free(party.handshakes[rank]);
+		sml_host_close_listener(&party.listeners[rank]);
 	}
 }
 
 /* Until it has an answer, or the others must act first. */
-static int step(struct party *party, unsigned rank)
+static int step(unsigned rank)
 {
 	int result = 0;
 
 	for (unsigned i = 0; i < 20 && result == 0; i++)
-		result = sml_host_handshake_step(party->handshakes[rank]);
+		result = sml_host_handshake_step(party.handshakes[rank]);
 	return result;
 }
 
-TEST(ranks_meet_and_share_the_memory)
+TEST_WITH(ranks_meet_and_share_the_memory, open_party, close_party)
 {
 	struct sml_host_memory memory[RANKS];
-	struct party party;
 	int leader_fd;
 
-	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
-		begin_handshake(&party, rank);
-	assert_int_equal(step(&party, 1), 0);
-	assert_int_equal(step(&party, 0), 0);
-	assert_int_equal(step(&party, 1), 1);
-	assert_int_equal(step(&party, 2), 0);
-	assert_int_equal(step(&party, 0), 0);
-	assert_int_equal(step(&party, 2), 1);
-	assert_int_equal(step(&party, 0), 1);
+		begin_handshake(rank);
+	assert_int_equal(step(1), 0);
+	assert_int_equal(step(0), 0);
+	assert_int_equal(step(1), 1);
+	assert_int_equal(step(2), 0);
+	assert_int_equal(step(0), 0);
+	assert_int_equal(step(2), 1);
+	assert_int_equal(step(0), 1);
 	for (unsigned rank = 0; rank < RANKS; rank++) {
 		memory[rank] = sml_host_handshake_take(party.handshakes[rank], &leader_fd);
 		assert_int_equal(leader_fd, -1);
@@ -478,33 +454,24 @@ TEST(ranks_meet_and_share_the_memory)
 	assert_int_equal(memory[1].head->tickets[SML_HEAD].value, 4711);
 	for (unsigned rank = 0; rank < RANKS; rank++)
 		sml_host_unmap(&memory[rank]);
-	close_party(&party);
 }
 
-TEST(a_rank_that_cannot_find_the_leader_fails_at_once)
+TEST_WITH(a_rank_that_cannot_find_the_leader_fails_at_once, open_party, close_party)
 {
-	struct party party;
-
-	open_party(&party);
 	sml_host_close_listener(&party.listeners[0]);
-	begin_handshake(&party, 1);
-	assert_int_equal(step(&party, 1), -ECONNREFUSED);
-	close_party(&party);
+	begin_handshake(1);
+	assert_int_equal(step(1), -ECONNREFUSED);
 }
 
-TEST(a_rank_that_goes_away_ends_the_leaders_wait)
+TEST_WITH(a_rank_that_goes_away_ends_the_leaders_wait, open_party, close_party)
 {
-	struct party party;
-
-	open_party(&party);
-	begin_handshake(&party, 0);
-	begin_handshake(&party, 1);
-	assert_int_equal(step(&party, 1), 0);
-	assert_int_equal(step(&party, 0), 0);
+	begin_handshake(0);
+	begin_handshake(1);
+	assert_int_equal(step(1), 0);
+	assert_int_equal(step(0), 0);
 	sml_host_handshake_free(party.handshakes[1]);
 	party.handshakes[1] = NULL;
-	assert_int_equal(step(&party, 0), -ECONNRESET);
-	close_party(&party);
+	assert_int_equal(step(0), -ECONNRESET);
 }
 
 static int call_at(const struct sml_host_listener *listener)
@@ -520,34 +487,31 @@ static int call_at(const struct sml_host_listener *listener)
 }
 
 /* One who has found the name of the socket, but not a rank's token. */
-TEST(a_stranger_gets_no_memory_and_disturbs_nobody)
+TEST_WITH(a_stranger_gets_no_memory_and_disturbs_nobody, open_party, close_party)
 {
 	struct sml_meet_message hello = {.magic = 0x534d4c48u, .kind = SML_MEET_HELLO, .job = 7};
-	struct party party;
 	char answer[128];
 	int fds[3];
 
-	open_party(&party);
 	for (unsigned rank = 0; rank < RANKS; rank++)
-		begin_handshake(&party, rank);
+		begin_handshake(rank);
 	for (unsigned i = 0; i < 3; i++) {
 		hello.rank = i;
 		fds[i] = call_at(&party.listeners[0]);
 		assert_int_equal(send(fds[i], &hello, i == 2 ? 3 : sizeof(hello), 0),
 				 i == 2 ? 3 : sizeof(hello));
 	}
-	assert_int_equal(step(&party, 0), 0);
+	assert_int_equal(step(0), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(recv(fds[i], answer, sizeof(answer), 0), 0);
 		close(fds[i]);
 	}
-	assert_int_equal(step(&party, 1), 0);
-	assert_int_equal(step(&party, 2), 0);
-	assert_int_equal(step(&party, 0), 0);
-	assert_int_equal(step(&party, 1), 1);
-	assert_int_equal(step(&party, 2), 1);
-	assert_int_equal(step(&party, 0), 1);
-	close_party(&party);
+	assert_int_equal(step(1), 0);
+	assert_int_equal(step(2), 0);
+	assert_int_equal(step(0), 0);
+	assert_int_equal(step(1), 1);
+	assert_int_equal(step(2), 1);
+	assert_int_equal(step(0), 1);
 }
 
 /* Any bytes: only those of a member with its token are a Hello. */
