@@ -8,6 +8,7 @@
 
 #define LOOPBACK 1 /* where BPF_PROG_TEST_RUN's packets come from */
 
+struct pair pair;
 struct sml_xdp_maps *pair_maps;
 uint64_t pair_seed = 88172645463325252u;
 
@@ -32,42 +33,40 @@ void pair_run(const uint8_t *frame, uint32_t bytes, struct xdp_outcome *out)
 	xdp_run(sml_xdp_maps_entry_fd(pair_maps), frame, bytes, out);
 }
 
-uint32_t pair_renewal(struct pair *pair, uint8_t rank, uint8_t shard, uint32_t number,
-		      uint8_t *frame)
+uint32_t pair_renewal(uint8_t rank, uint8_t shard, uint32_t number, uint8_t *frame)
 {
-	struct sml_header header = frame_header(&pair->pool.rules, rank, 0, number, 0);
+	struct sml_header header = frame_header(&pair.pool.rules, rank, 0, number, 0);
 
 	header.kind = SML_PACKET_PROBE;
 	header.shard = shard;
-	return frame_build(frame, &pair->wrappings[rank], &header, sizeof(header));
+	return frame_build(frame, &pair.wrappings[rank], &header, sizeof(header));
 }
 
-uint32_t pair_probe(struct pair *pair, uint8_t rank, uint8_t shard, uint8_t *frame)
+uint32_t pair_probe(uint8_t rank, uint8_t shard, uint8_t *frame)
 {
-	return pair_renewal(pair, rank, shard, 0, frame);
+	return pair_renewal(rank, shard, 0, frame);
 }
 
-uint32_t pair_reply(struct pair *pair, const struct frame_wrapping *host, uint8_t shard,
-		    uint8_t *frame)
+uint32_t pair_reply(const struct frame_wrapping *host, uint8_t shard, uint8_t *frame)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = sml_pool_probe_up(&pair->pool.rules, shard, 32, 0);
+	struct sml_header header = sml_pool_probe_up(&pair.pool.rules, shard, 32, 0);
 
 	header.kind = SML_PACKET_PROBE_REPLY;
-	header.key_be = sml_be64(pair->pool.rules.parent.tag);
+	header.key_be = sml_be64(pair.pool.rules.parent.tag);
 	memcpy(packet, &header, sizeof(header));
 	return frame_build(frame, host, packet, SML_HEADER_BYTES + 4 * 32);
 }
 
-void pair_learn_parent(struct pair *pair)
+void pair_learn_parent(void)
 {
 	struct sml_xdp_peer peer;
 	struct xdp_outcome out;
 	uint8_t frame[FRAME_BYTES];
 
-	xdp_set_parent(pair_maps, PAIR_JOB, &pair->wrappings[SML_XDP_PARENT]);
-	for (uint8_t shard = 0; shard < pair->pool.rules.n_shards; shard++) {
-		uint32_t bytes = pair_reply(pair, &pair->wrappings[SML_XDP_PARENT], shard, frame);
+	xdp_set_parent(pair_maps, PAIR_JOB, &pair.wrappings[SML_XDP_PARENT]);
+	for (uint8_t shard = 0; shard < pair.pool.rules.n_shards; shard++) {
+		uint32_t bytes = pair_reply(&pair.wrappings[SML_XDP_PARENT], shard, frame);
 
 		pair_run(frame, bytes, &out);
 		assert_int_equal(out.action, XDP_PASS);
@@ -80,15 +79,15 @@ void pair_learn_parent(struct pair *pair)
 }
 
 /* Every rank's probe, as it arrives at the join. */
-static void learn_all(struct pair *pair)
+static void learn_all(void)
 {
 	struct sml_xdp_peer peer;
 	struct xdp_outcome out;
 	uint8_t frame[FRAME_BYTES];
 
-	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
-		for (uint8_t shard = 0; shard < pair->pool.rules.n_shards; shard++) {
-			uint32_t bytes = pair_probe(pair, rank, shard, frame);
+	for (uint8_t rank = 0; rank < pair.pool.rules.n_ranks; rank++)
+		for (uint8_t shard = 0; shard < pair.pool.rules.n_shards; shard++) {
+			uint32_t bytes = pair_probe(rank, shard, frame);
 
 			pair_run(frame, bytes, &out);
 			assert_int_equal(out.action, XDP_PASS);
@@ -99,7 +98,7 @@ static void learn_all(struct pair *pair)
 		}
 }
 
-void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards, bool is_leaf)
+void pair_add(uint8_t n_ranks, uint16_t lanes, uint8_t n_shards, bool is_leaf)
 {
 	struct sml_pool_rules rules = {
 		.tag = 0x7a67,
@@ -114,38 +113,38 @@ void pair_add(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shar
 		.rounds = true,
 		.parent = {.cookie = 0xbeef, .tag = 0x9a7e, .job = PAIR_PARENT_JOB, .rank = 17}};
 
-	memset(pair, 0, sizeof(*pair));
+	memset(&pair, 0, sizeof(pair));
 	for (uint8_t rank = 0; rank < n_ranks; rank++) {
 		rules.cookies[rank] = 0xc00c1e00u + rank;
-		pair->wrappings[rank] = (struct frame_wrapping){
+		pair.wrappings[rank] = (struct frame_wrapping){
 			.rank = rank, .v6 = pair_draw(2), .n_tags = pair_draw(3)};
 	}
-	pair->wrappings[SML_XDP_PARENT] = (struct frame_wrapping){
+	pair.wrappings[SML_XDP_PARENT] = (struct frame_wrapping){
 		.rank = PAIR_PARENT_HOST, .v6 = pair_draw(2), .n_tags = pair_draw(3)};
 	sml_xdp_maps_remove_job(pair_maps, PAIR_JOB); /* left over from a failed test */
-	pair->memory = malloc(sml_pool_memory_bytes(&rules));
-	sml_pool_init(&pair->pool, &rules, pair->memory);
+	pair.memory = malloc(sml_pool_memory_bytes(&rules));
+	sml_pool_init(&pair.pool, &rules, pair.memory);
 	xdp_add_job(pair_maps, &rules);
-	learn_all(pair);
+	learn_all();
 }
 
-void pair_open(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+void pair_open(uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
 {
-	pair_add(pair, n_ranks, lanes, n_shards, false);
+	pair_add(n_ranks, lanes, n_shards, false);
 	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, 0), 0);
 }
 
-void pair_open_leaf(struct pair *pair, uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
+void pair_open_leaf(uint8_t n_ranks, uint16_t lanes, uint8_t n_shards)
 {
-	pair_add(pair, n_ranks, lanes, n_shards, true);
-	pair_learn_parent(pair);
+	pair_add(n_ranks, lanes, n_shards, true);
+	pair_learn_parent();
 	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, 0), 0);
 }
 
-void pair_close(struct pair *pair)
+void pair_close(void)
 {
 	sml_xdp_maps_remove_job(pair_maps, PAIR_JOB);
-	free(pair->memory);
+	free(pair.memory);
 }
 
 void pair_assert_counted(struct sml_xdp_totals *before, uint32_t fate)
@@ -162,12 +161,12 @@ void pair_assert_counted(struct sml_xdp_totals *before, uint32_t fate)
 	*before = now;
 }
 
-uint32_t pair_contribution(struct pair *pair, uint8_t rank, uint8_t *frame)
+uint32_t pair_contribution(uint8_t rank, uint8_t *frame)
 {
 	uint32_t packet[10 + 64] = {0};
-	struct sml_header header = frame_header(&pair->pool.rules, rank, 0, 0, 64);
+	struct sml_header header = frame_header(&pair.pool.rules, rank, 0, 0, 64);
 
 	memcpy(packet, &header, sizeof(header));
 	packet[30] = 0x12345678;
-	return frame_build(frame, &pair->wrappings[rank], packet, sizeof(packet));
+	return frame_build(frame, &pair.wrappings[rank], packet, sizeof(packet));
 }

@@ -13,18 +13,17 @@
 #define DAEMON_KEY 0x1122334455667788u
 #define STRANGER   201
 
-static struct pair pair;
 static uint8_t frame[FRAME_BYTES];
 static struct xdp_outcome out;
 
 static void open_two(void)
 {
-	pair_open(&pair, 2, 352, 1);
+	pair_open(2, 352, 1);
 }
 
 static void close_pair(void)
 {
-	pair_close(&pair);
+	pair_close();
 }
 
 static void assert_passed(uint32_t bytes)
@@ -40,7 +39,7 @@ TEST_WITH(what_is_not_ours_passes_untouched, open_two, close_pair)
 	uint32_t bytes;
 
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
-	bytes = pair_contribution(&pair, 0, frame);
+	bytes = pair_contribution(0, frame);
 	frame[20] = 0x20; /* more fragments follow */
 	assert_passed(bytes);
 	frame[20] = 0;
@@ -60,7 +59,7 @@ TEST_WITH(what_is_not_ours_passes_untouched, open_two, close_pair)
 	frame[13] = 0x06; /* ARP */
 	assert_passed(bytes);
 	for (uint32_t length = 14; length < bytes; length++) {
-		pair_contribution(&pair, 0, frame);
+		pair_contribution(0, frame);
 		assert_passed(length);
 	}
 }
@@ -70,16 +69,16 @@ TEST(an_ipv4_sender_may_leave_out_the_checksum_and_pad_the_frame)
 	struct sml_xdp_totals totals;
 	uint32_t bytes;
 
-	pair_open(&pair, 1, 352, 1);
+	pair_open(1, 352, 1);
 	pair.wrappings[0] = (struct frame_wrapping){.rank = 0};
 	memset(frame, 0, sizeof(frame));
-	bytes = pair_contribution(&pair, 0, frame);
+	bytes = pair_contribution(0, frame);
 	frame[40] = frame[41] = 0;
 	pair_run(frame, bytes + 6, &out);
 	assert_int_equal(out.action, XDP_REDIRECT);
 	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
 	assert_int_equal(totals.traffic.fates[SML_VERDICT_COMPLETED], 1);
-	pair_close(&pair);
+	pair_close();
 }
 
 TEST_WITH(an_address_is_learned_with_the_cookie_only_and_stays, open_two, close_pair)
@@ -89,7 +88,7 @@ TEST_WITH(an_address_is_learned_with_the_cookie_only_and_stays, open_two, close_
 
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
 	pair.wrappings[1].rank = 9; /* another address */
-	bytes = pair_probe(&pair, 1, 0, frame);
+	bytes = pair_probe(1, 0, frame);
 	pair_run(frame, bytes, &out); /* the job runs already */
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
 	assert_memory_equal(&before, &after, sizeof(before));
@@ -103,17 +102,17 @@ TEST_WITH(a_renewed_address_is_learned_once, open_two, close_pair)
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &before);
 	assert_int_equal(sml_xdp_maps_renew_peer(pair_maps, PAIR_JOB, 1, 0, 77), 0);
 	pair.wrappings[1].rank = 9; /* another address */
-	bytes = pair_renewal(&pair, 1, 0, 78, frame);
+	bytes = pair_renewal(1, 0, 78, frame);
 	pair_run(frame, bytes, &out);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &renewed);
 	assert_memory_equal(&before, &renewed, sizeof(before));
-	bytes = pair_renewal(&pair, 1, 0, 77, frame);
+	bytes = pair_renewal(1, 0, 77, frame);
 	pair_run(frame, bytes, &out);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &renewed);
 	assert_memory_not_equal(&before, &renewed, sizeof(before));
 	/* A copy of the same probe from elsewhere. */
 	pair.wrappings[1].rank = 10;
-	bytes = pair_renewal(&pair, 1, 0, 77, frame);
+	bytes = pair_renewal(1, 0, 77, frame);
 	pair_run(frame, bytes, &out);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, 1, 0, &after);
 	assert_memory_equal(&renewed, &after, sizeof(after));
@@ -134,16 +133,16 @@ TEST(the_others_wait_for_the_last_rank)
 	struct sml_xdp_totals totals;
 
 	for (int leaf = 0; leaf < 2; leaf++) {
-		(leaf ? pair_open_leaf : pair_open)(&pair, 3, 352, 1);
+		(leaf ? pair_open_leaf : pair_open)(3, 352, 1);
 		for (uint8_t rank = 0; rank < 3; rank++) {
 			if (rank == 2)
 				await_coarse_clock(50000000);
-			pair_run(frame, pair_contribution(&pair, rank, frame), &out);
+			pair_run(frame, pair_contribution(rank, frame), &out);
 		}
 		sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
 		assert_true(totals.waited_ns[2] >= 50000000);
 		assert_true(totals.waited_ns[0] == 0 && totals.waited_ns[1] == 0);
-		pair_close(&pair);
+		pair_close();
 	}
 }
 
@@ -193,9 +192,9 @@ TEST(what_the_daemon_is_to_send_bears_its_key)
 	for (int leaf = 0; leaf < 2; leaf++) {
 		uint32_t bytes;
 
-		(leaf ? pair_open_leaf : pair_open)(&pair, 1, 352, 1);
+		(leaf ? pair_open_leaf : pair_open)(1, 352, 1);
 		assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, DAEMON_KEY), 0);
-		bytes = pair_contribution(&pair, 0, frame);
+		bytes = pair_contribution(0, frame);
 		for (int i = 0; i < 2; i++) { /* completed or full, and again */
 			struct sml_header header;
 
@@ -210,7 +209,7 @@ TEST(what_the_daemon_is_to_send_bears_its_key)
 						 i ? SML_XDP_KIND_TO_RANK : SML_PACKET_RESULT);
 			}
 		}
-		pair_close(&pair);
+		pair_close();
 	}
 }
 
@@ -230,22 +229,22 @@ TEST(only_the_parents_answer_tells_where_it_is)
 	struct frame_wrapping host;
 	uint32_t bytes;
 
-	pair_add(&pair, 2, 352, 1, true);
+	pair_add(2, 352, 1, true);
 	host = pair.wrappings[SML_XDP_PARENT];
-	bytes = pair_reply(&pair, &host, 0, frame);
+	bytes = pair_reply(&host, 0, frame);
 	pair_run(frame, bytes, &out); /* nobody has said where the parent is */
 	assert_false(knows_parent());
 	xdp_set_parent(pair_maps, PAIR_JOB, &host);
 	host.rank = STRANGER;
-	pair_run(frame, pair_reply(&pair, &host, 0, frame), &out);
+	pair_run(frame, pair_reply(&host, 0, frame), &out);
 	assert_false(knows_parent());
 	host.rank = PAIR_PARENT_HOST;
 	host.v6 = !host.v6;
-	pair_run(frame, pair_reply(&pair, &host, 0, frame), &out);
+	pair_run(frame, pair_reply(&host, 0, frame), &out);
 	assert_false(knows_parent());
 	host.v6 = !host.v6;
 	for (unsigned i = 0; i <= sizeof(fields); i++) {
-		pair_reply(&pair, &host, 0, frame);
+		pair_reply(&host, 0, frame);
 		if (i < sizeof(fields))
 			frame[frame_headers(&host) + fields[i]] ^= 0x40;
 		else
@@ -256,15 +255,15 @@ TEST(only_the_parents_answer_tells_where_it_is)
 		assert_int_equal(out.action, XDP_PASS);
 		assert_false(knows_parent());
 	}
-	pair_learn_parent(&pair);
+	pair_learn_parent();
 	assert_int_equal(sml_xdp_maps_start_job(pair_maps, PAIR_JOB, 0), 0);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, SML_XDP_PARENT, 0, &before);
-	bytes = pair_reply(&pair, &host, 0, frame);
+	bytes = pair_reply(&host, 0, frame);
 	frame[6] ^= 4; /* by another way */
 	pair_run(frame, bytes, &out);
 	sml_xdp_maps_get_peer(pair_maps, PAIR_JOB, SML_XDP_PARENT, 0, &after);
 	assert_memory_equal(&before, &after, sizeof(before));
-	pair_close(&pair);
+	pair_close();
 }
 
 /* The parent's result of the only rank's first contribution, as of any host. */
@@ -287,10 +286,10 @@ TEST(only_the_parents_result_completes_a_leafs_slot)
 	struct sml_slot buffers[2];
 	uint64_t tag;
 
-	pair_open_leaf(&pair, 1, 352, 1);
+	pair_open_leaf(1, 352, 1);
 	tag = pair.pool.rules.parent.tag;
 	sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
-	pair_run(frame, pair_contribution(&pair, 0, frame), &out);
+	pair_run(frame, pair_contribution(0, frame), &out);
 	pair_assert_counted(&totals, SML_VERDICT_FULL);
 	stranger = pair.wrappings[SML_XDP_PARENT];
 	stranger.rank = STRANGER;
@@ -304,7 +303,7 @@ TEST(only_the_parents_result_completes_a_leafs_slot)
 	pair_run(frame, result_from(&pair.wrappings[SML_XDP_PARENT], tag), &out);
 	pair_assert_counted(&totals, SML_VERDICT_COMPLETED);
 	assert_int_equal(out.action, XDP_REDIRECT);
-	pair_close(&pair);
+	pair_close();
 }
 
 int main(void)

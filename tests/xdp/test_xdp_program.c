@@ -20,11 +20,11 @@
 static struct switchml_exit *exits;
 
 /* Mostly a result that a slot waits for, sometimes a late, early, repeated or wrong one. */
-static void make_result(struct pair *pair, void *packet, uint32_t *length)
+static void make_result(void *packet, uint32_t *length)
 {
-	const struct sml_pool_rules *rules = &pair->pool.rules;
+	const struct sml_pool_rules *rules = &pair.pool.rules;
 	uint16_t slot = (uint16_t)pair_draw(PAIR_HEAD_SLOTS + PAIR_DATA_SLOTS);
-	const struct sml_slot *newest = sml_pool_newest(&pair->pool, slot);
+	const struct sml_slot *newest = sml_pool_newest(&pair.pool, slot);
 	const struct sml_slot nothing = {0}, *of = newest ? newest : &nothing;
 	uint32_t odd = pair_draw(30), use = of->use;
 	struct sml_header *header = packet;
@@ -57,16 +57,16 @@ static uint16_t whole_blocks(uint8_t lane_kind, uint16_t lanes)
 }
 
 /* Mostly the worker's next packet, sometimes a late, early, repeated or wrong one. */
-static void make_packet(struct pair *pair, void *packet, uint32_t *length)
+static void make_packet(void *packet, uint32_t *length)
 {
 	static const uint16_t widths[] = {0, 1, 7, 8, 9, 16, 64, 351, 352, 832};
 	static const uint8_t kinds[] = {
 		SML_LANE_INT32, SML_LANE_INT16_PAIR, SML_LANE_INT32, SML_LANE_INT16_ROUNDED,
 		SML_LANE_INT32, SML_LANE_INT16_PAIR, SML_LANE_INT32, SML_LANE_INT8_ROUNDED};
-	const struct sml_pool_rules *rules = &pair->pool.rules;
+	const struct sml_pool_rules *rules = &pair.pool.rules;
 	uint8_t rank = (uint8_t)pair_draw(rules->n_ranks);
 	uint16_t slot = (uint16_t)pair_draw(PAIR_HEAD_SLOTS + PAIR_DATA_SLOTS);
-	uint32_t use = pair->uses[rank][slot], odd = pair_draw(30 + 20u * rules->n_ranks);
+	uint32_t use = pair.uses[rank][slot], odd = pair_draw(30 + 20u * rules->n_ranks);
 	uint16_t lanes =
 		widths[(slot + use) % 10] < rules->lanes ? widths[(slot + use) % 10] : rules->lanes;
 	uint8_t kind = kinds[(slot + use) % 8];
@@ -93,8 +93,8 @@ static void make_packet(struct pair *pair, void *packet, uint32_t *length)
 }
 
 /* The clones that left: their receivers, and that each one is whole. Returns their number. */
-static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, uint32_t length,
-			  const void *packet, uint64_t *ranks)
+static unsigned run_exits(const struct xdp_outcome *stamped, uint32_t length, const void *packet,
+			  uint64_t *ranks)
 {
 	struct xdp_outcome out = {.action = XDP_PASS};
 	unsigned n = 0;
@@ -106,10 +106,10 @@ static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, 
 			stamped->bytes, &out);
 		if (out.action != XDP_PASS)
 			break;
-		while (rank < pair->pool.rules.n_ranks &&
-		       !frame_answers(out.frame, out.bytes, &pair->wrappings[rank], length))
+		while (rank < pair.pool.rules.n_ranks &&
+		       !frame_answers(out.frame, out.bytes, &pair.wrappings[rank], length))
 			rank++;
-		assert_true(rank < pair->pool.rules.n_ranks);
+		assert_true(rank < pair.pool.rules.n_ranks);
 		assert_memory_equal(out.frame + out.bytes - length, packet, length);
 		*ranks |= 1ull << rank;
 		if (stamped->frame[STAMP_RANK] != SML_XDP_ALL)
@@ -119,8 +119,7 @@ static unsigned run_exits(struct pair *pair, const struct xdp_outcome *stamped, 
 }
 
 /* A leaf's sum: one frame, to the parent. */
-static void assert_went_up(struct pair *pair, const struct xdp_outcome *stamped, uint32_t length,
-			   const void *packet)
+static void assert_went_up(const struct xdp_outcome *stamped, uint32_t length, const void *packet)
 {
 	struct xdp_outcome out;
 
@@ -128,15 +127,14 @@ static void assert_went_up(struct pair *pair, const struct xdp_outcome *stamped,
 	xdp_run(bpf_program__fd(exits->progs.exit_by_loopback), stamped->frame, stamped->bytes,
 		&out);
 	assert_int_equal(out.action, XDP_PASS);
-	assert_true(frame_answers(out.frame, out.bytes, &pair->wrappings[SML_XDP_PARENT], length));
+	assert_true(frame_answers(out.frame, out.bytes, &pair.wrappings[SML_XDP_PARENT], length));
 	assert_memory_equal(out.frame + out.bytes - length, packet, length);
 }
 
-static void assert_answer(struct pair *pair, const struct xdp_outcome *out,
-			  enum sml_verdict verdict, const struct sml_pool_answer *answer,
-			  const struct frame_wrapping *came)
+static void assert_answer(const struct xdp_outcome *out, enum sml_verdict verdict,
+			  const struct sml_pool_answer *answer, const struct frame_wrapping *came)
 {
-	uint64_t all = sml_pool_all_ranks(&pair->pool.rules), ranks;
+	uint64_t all = sml_pool_all_ranks(&pair.pool.rules), ranks;
 	bool to_all = verdict == SML_VERDICT_COMPLETED;
 	unsigned n;
 
@@ -144,27 +142,27 @@ static void assert_answer(struct pair *pair, const struct xdp_outcome *out,
 	assert_int_equal(out->bytes, frame_headers(came) + answer->length);
 	assert_memory_equal(out->frame + frame_headers(came), answer->packet, answer->length);
 	if (verdict == SML_VERDICT_FULL || verdict == SML_VERDICT_RESEND_UP) {
-		assert_went_up(pair, out, answer->length, answer->packet);
+		assert_went_up(out, answer->length, answer->packet);
 		return;
 	}
-	n = run_exits(pair, out, answer->length, answer->packet, &ranks);
-	assert_int_equal(n, to_all ? pair->pool.rules.n_ranks : 1);
+	n = run_exits(out, answer->length, answer->packet, &ranks);
+	assert_int_equal(n, to_all ? pair.pool.rules.n_ranks : 1);
 	assert_true(ranks == (to_all ? all : 1ull << answer->in.rank));
 }
 
-static void note(struct pair *pair, enum sml_verdict verdict, const struct sml_pool_answer *answer)
+static void note(enum sml_verdict verdict, const struct sml_pool_answer *answer)
 {
 	const struct sml_contribution *in = &answer->in;
 
 	if (verdict == SML_VERDICT_RESEND)
-		pair->counted.resends[in->rank]++;
+		pair.counted.resends[in->rank]++;
 	if (verdict == SML_VERDICT_ABSORBED || verdict == SML_VERDICT_FULL ||
-	    (verdict == SML_VERDICT_COMPLETED && !pair->pool.rules.is_leaf))
-		pair->counted.contributions[in->rank]++;
+	    (verdict == SML_VERDICT_COMPLETED && !pair.pool.rules.is_leaf))
+		pair.counted.contributions[in->rank]++;
 	if (verdict != SML_VERDICT_COMPLETED)
 		return;
-	for (uint8_t rank = 0; rank < pair->pool.rules.n_ranks; rank++)
-		pair->uses[rank][in->slot] = in->use + 1;
+	for (uint8_t rank = 0; rank < pair.pool.rules.n_ranks; rank++)
+		pair.uses[rank][in->slot] = in->use + 1;
 }
 
 /* Does the program leave it to the stack? Nobody else makes packets of another kind. */
@@ -176,15 +174,15 @@ static bool is_for_the_stack(const struct sml_header *header, enum sml_verdict v
 }
 
 /* Probes, which are no slot's; and other jobs'. */
-static bool is_for_the_job(const struct pair *pair, const struct sml_header *header)
+static bool is_for_the_job(const struct sml_header *header)
 {
-	bool is_result = pair->pool.rules.is_leaf && header->kind == SML_PACKET_RESULT;
+	bool is_result = pair.pool.rules.is_leaf && header->kind == SML_PACKET_RESULT;
 
 	return header->kind != SML_PACKET_PROBE && header->kind != SML_PACKET_PROBE_REPLY &&
 	       header->job_be == sml_be32(is_result ? PAIR_PARENT_JOB : PAIR_JOB);
 }
 
-static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
+static void compare_one(struct sml_xdp_totals *totals)
 {
 	uint32_t packet[FRAME_BYTES / 4], length, bytes;
 	struct sml_header *header = (void *)packet;
@@ -194,34 +192,34 @@ static void compare_one(struct pair *pair, struct sml_xdp_totals *totals)
 	enum sml_verdict verdict;
 	struct xdp_outcome out;
 
-	if (pair->pool.rules.is_leaf && pair_draw(3) == 0)
-		make_result(pair, packet, &length);
+	if (pair.pool.rules.is_leaf && pair_draw(3) == 0)
+		make_result(packet, &length);
 	else
-		make_packet(pair, packet, &length);
-	came = pair->wrappings[header->rank % SML_MAX_CHILDREN];
+		make_packet(packet, &length);
+	came = pair.wrappings[header->rank % SML_MAX_CHILDREN];
 	came.rank = header->rank;
 	if (header->kind == SML_PACKET_RESULT)
-		came = pair->wrappings[SML_XDP_PARENT];
+		came = pair.wrappings[SML_XDP_PARENT];
 	bytes = frame_build(frame, &came, packet, length);
 	pair_run(frame, bytes, &out);
-	if (!is_for_the_job(pair, header)) {
+	if (!is_for_the_job(header)) {
 		sml_xdp_maps_totals(pair_maps, PAIR_JOB, totals);
 		assert_true(out.action == XDP_PASS || header->job_be == sml_be32(PAIR_JOB));
 		return;
 	}
-	verdict = sml_pool_receive(&pair->pool, packet, length, &answer);
+	verdict = sml_pool_receive(&pair.pool, packet, length, &answer);
 	pair_assert_counted(totals, verdict);
 	if (answer.packet != NULL)
-		assert_answer(pair, &out, verdict, &answer, &came);
+		assert_answer(&out, verdict, &answer, &came);
 	else
 		assert_int_equal(out.action,
 				 is_for_the_stack(header, verdict) ? XDP_PASS : XDP_DROP);
-	note(pair, verdict, &answer);
+	note(verdict, &answer);
 }
 
-static void assert_same_counters(const struct pair *pair, const struct sml_xdp_totals *totals)
+static void assert_same_counters(const struct sml_xdp_totals *totals)
 {
-	const struct sml_job_counters *mine = &pair->counted;
+	const struct sml_job_counters *mine = &pair.counted;
 
 	assert_memory_equal(totals->resends, mine->resends, sizeof(mine->resends));
 	assert_memory_equal(totals->contributions, mine->contributions,
@@ -236,14 +234,12 @@ static void compare_many(bool are_leaves)
 	for (unsigned turn = 0; turn < 25; turn++) {
 		struct sml_xdp_totals totals;
 		unsigned i = turn % 5;
-		struct pair pair;
 
-		(are_leaves ? pair_open_leaf : pair_open)(&pair, ranks[i], lanes[i],
-							  (uint8_t)(1 + i % 3));
+		(are_leaves ? pair_open_leaf : pair_open)(ranks[i], lanes[i], (uint8_t)(1 + i % 3));
 		sml_xdp_maps_totals(pair_maps, PAIR_JOB, &totals);
 		for (unsigned n = 0; n < 5000u + 50u * ranks[i]; n++)
-			compare_one(&pair, &totals);
-		assert_same_counters(&pair, &totals);
+			compare_one(&totals);
+		assert_same_counters(&totals);
 		assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] > 3);
 		assert_true(!are_leaves || totals.traffic.fates[SML_VERDICT_RESEND_UP] > 3);
 		printf("%u ranks: %lu completed, %lu resent, %lu resent up, %lu stale, %lu "
@@ -253,7 +249,7 @@ static void compare_many(bool are_leaves)
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_RESEND_UP],
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_STALE_USE],
 		       (unsigned long)totals.traffic.fates[SML_VERDICT_MISMATCH]);
-		pair_close(&pair);
+		pair_close();
 	}
 }
 
@@ -272,12 +268,10 @@ TEST(a_wrong_bit_anywhere_never_reaches_a_slot)
 	struct sml_xdp_totals totals;
 	uint8_t frame[FRAME_BYTES];
 	struct xdp_outcome out;
-	struct pair pair;
 
-	pair_open(&pair, 2, 352, 1);
+	pair_open(2, 352, 1);
 	for (int i = 0; i < 2000; i++) {
-		uint32_t bytes = pair_contribution(&pair, 0, frame),
-			 bit = pair_draw(8 * (bytes - 14));
+		uint32_t bytes = pair_contribution(0, frame), bit = pair_draw(8 * (bytes - 14));
 
 		frame[14 + bit / 8] ^= (uint8_t)(1 << bit % 8);
 		pair_run(frame, bytes, &out);
@@ -290,7 +284,7 @@ TEST(a_wrong_bit_anywhere_never_reaches_a_slot)
 	assert_true(totals.traffic.fates[SML_XDP_FATE_BAD_CHECKSUM] > 1000);
 	assert_true(totals.traffic.fates[SML_VERDICT_COMPLETED] == 0);
 	assert_true(totals.contributions[1] == 0);
-	pair_close(&pair);
+	pair_close();
 }
 
 /* The exit has the same ranks as the program under test. */
