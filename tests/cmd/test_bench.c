@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `switchml bench`: does it notice wrong results, and does it compute what it prints? */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cmd/bench/bench.h"
 #include "support/test.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tables that fit the terminal: cmd/shared/columns.h. */
 #include <locale.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cmd/shared/columns.h"

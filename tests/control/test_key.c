@@ -8,13 +8,10 @@
  * SML_SEED=N replays.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"

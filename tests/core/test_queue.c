@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lists in which a worker keeps its slots, compared with sorting. */
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

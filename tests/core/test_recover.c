@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes from decoded elements: they decode to the same bits, whatever lanes came. */
-#include <stdbool.h>
 #include <string.h>
 
 #include "core/quantize.h"

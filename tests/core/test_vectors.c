@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared test vectors against the user-space pool. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/element.h"
 #include "support/test.h"

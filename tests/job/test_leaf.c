@@ -4,7 +4,6 @@
 
 #include "control/envelope.h"
 #include "job/members/job.h"
-#include "job/tree/branches.h"
 #include "support/test.h"
 #include "support/tree.h"
 

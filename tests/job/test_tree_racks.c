@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "control/envelope.h"
-#include "job/tree/branches.h"
 #include "support/test.h"
 #include "support/tree.h"
 

@@ -11,13 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/error.h"
 #include "control/control.pb-c.h"
 #include "support/ranks.h"
 #include "support/test.h"
-#include "switch/switch.h"
 
 #define RANKS 5
 #define MOST  9001u /* doubles */

@@ -3,7 +3,6 @@
  * A control connection whose peer has said something and closed it, with data unread: then writing
  * fails at once. What the peer has said is read first.
  */
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

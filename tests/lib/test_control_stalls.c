@@ -3,8 +3,6 @@
  * What a rank keeps of the answers to its question what the job's slots wait for, after a failure.
  * Ranks have the slots, so each answer is that of one of them. The test speaks for rank 0.
  */
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

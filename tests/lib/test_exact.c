@@ -3,13 +3,11 @@
  * The exact wire through the library: small elements beside large ones, in every type,
  * collective and form of job. Also contexts with this wire.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "support/ranks.h"
 #include "support/test.h"
-#include "switch/switch.h"
 
 static const struct sml_options exact = {.size = sizeof(exact), .wire = SML_WIRE_EXACT};
 

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "support/ranks.h"
 #include "support/test.h"
 #include "switch/dataplane.h"

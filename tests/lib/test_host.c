@@ -2,10 +2,7 @@
 /* The memory that ranks of one host share: its slots, its layout, and how ranks meet over it. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,7 +3,6 @@
 #include "lib/progress/request.h"
 #include "support/test.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define LARGE (64 * SML_REQUEST_KEEPS_BYTES)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Ranks of one host that share memory: which of them send packets, and who may call. */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "support/calls.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a switch says about a job that does not progress: who has not contributed to which slot. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "support/switch_client.h"
 #include "support/test.h"

@@ -2,7 +2,6 @@
 /* The simulator's main loop: time, events, phases. See run.h. */
 #include "sim/run_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "core/wide.h"
-
 /* Draw a magnitude: each power of two up to `highest` is equally likely. */
 static uint32_t scale(struct gen *gen, uint32_t lowest, uint32_t highest)
 {

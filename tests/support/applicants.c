@@ -2,8 +2,6 @@
 /* See applicants.h. */
 #include "support/applicants.h"
 
-#include <string.h>
-
 #include "control/envelope.h"
 #include "support/test.h"
 #include "support/tree.h"

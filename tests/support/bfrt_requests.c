@@ -7,7 +7,6 @@
  */
 #include "bfrt_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

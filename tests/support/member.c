@@ -2,7 +2,6 @@
 /* What a process of a test of elastic jobs does: it obeys orders, and answers. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/members.h"

@@ -4,8 +4,6 @@
  * with a job that runs unharmed. With the openssl command and TLS built in, it also tests
  * handshakes.
  */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/certificates.h"

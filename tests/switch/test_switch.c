@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/envelope.h"
 #include "support/messages.h"
 #include "support/switch_client.h"
 #include "support/test.h"

@@ -4,7 +4,6 @@
  * stranger knows what every child of the parent knows, but is elsewhere.
  */
 #include <arpa/inet.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 

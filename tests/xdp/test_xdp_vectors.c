@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared test vectors against the XDP program. Skipped where BPF is not permitted. */
 #include <bpf/bpf.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
