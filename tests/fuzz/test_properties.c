@@ -69,10 +69,3 @@ PROPERTY_TEST(packets_that_are_too_long_stay_at_the_socket, holds_for_seeds, pro
 PROPERTY_TEST(hostile_ranks_do_no_harm, holds_for_seeds, property_rank, 300)
 PROPERTY_TEST(a_hostile_switch_does_no_harm, holds_for_seeds, property_switch, 200)
 PROPERTY_TEST(any_environment_is_understood_or_refused, holds_for_seeds, property_config, 10000)
-
-int main(int argc, char **argv)
-{
-	if (argc > 1)
-		test_select(argv[1]);
-	return test_run();
-}
