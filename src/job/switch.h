@@ -260,7 +260,7 @@ struct sml_jobs {
 	 */
 	struct {
 		char job[SML_NAME_BYTES], text[SML_SENTENCE_BYTES];
-		uint64_t has_it[SML_MAX_WORLD / 64]; /* a bit for each rank */
+		struct sml_ranks has_it;
 		uint64_t at_ns;
 		int error;
 	} disagreement;

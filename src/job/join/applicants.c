@@ -165,13 +165,6 @@ static bool is_outdated(const struct sml_jobs *jobs, const SmlControl__Join *joi
 	       sml_ask_was_decided_on(jobs, &asked);
 }
 
-static int refuse(struct sml_refusal *refusal, int error, const char *text)
-{
-	refusal->error = error;
-	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
-	return error;
-}
-
 /* ---- ranks of one job that go on in both ways ---- */
 
 /*
@@ -181,11 +174,10 @@ static int refuse(struct sml_refusal *refusal, int error, const char *text)
 static void describe_both(const char *list, uint32_t lister, uint32_t asker,
 			  struct sml_refusal *refusal)
 {
-	refusal->error = SML_ERROR_MISMATCH;
-	snprintf(refusal->text, sizeof(refusal->text),
-		 "rank %u of a job goes on with a list of members, as job \"%s\", and rank %u as "
-		 "the switch decides (sml_reconfigure()): all ranks must do the same",
-		 lister, list, asker);
+	sml_refuse(refusal, SML_ERROR_MISMATCH,
+		   "rank %u of a job goes on with a list of members, as job \"%s\", and rank %u as "
+		   "the switch decides (sml_reconfigure()): all ranks must do the same",
+		   lister, list, asker);
 }
 
 /*
@@ -227,14 +219,14 @@ const SmlControl__PastRank *sml_applicants_check_list(struct sml_jobs *jobs,
 		return NULL;
 	asker = find_asker(jobs, past->tag);
 	if (before != NULL && past->members.len > 0 && past->world_size != before->n_ranks) {
-		refuse(refusal, SML_ERROR_REFUSED, no_such_rank);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "%s", no_such_rank);
 	} else if (asker != NULL) {
 		describe_both(join->job, past->rank, asker->rank, refusal);
 		sml_applicants_dismiss(jobs, past->tag, refusal->error, refusal->text);
 	} else if (before != NULL && before->decided) {
-		refuse(refusal, SML_ERROR_MISMATCH,
-		       "the switch has decided who goes on, and this rank comes with a list of "
-		       "members (sml_reconfigure()): all ranks must do the same");
+		sml_refuse(refusal, SML_ERROR_MISMATCH,
+			   "the switch has decided who goes on, and this rank comes with a list of "
+			   "members (sml_reconfigure()): all ranks must do the same");
 	} else if (before != NULL) {
 		before->list_stays |= join->elsewhere || (before->list[0] != '\0' &&
 							  strcmp(before->list, join->job) != 0);
@@ -260,16 +252,17 @@ find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join, struct sml_r
 	if (past->tag == 0 || past->world_size < 1 || past->world_size > SML_MAX_WORLD ||
 	    past->rank >= past->world_size ||
 	    (before != NULL && past->world_size != before->n_ranks))
-		refuse(refusal, SML_ERROR_REFUSED, no_such_rank);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "%s", no_such_rank);
 	else if (before != NULL && before->decided)
-		refuse(refusal, SML_ERROR_REFUSED, sml_too_late);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "%s", sml_too_late);
 	else if (before != NULL && before->list[0] != '\0')
 		refuse_both(jobs, before, past->rank, refusal);
 	else if (before == NULL && !past->ran)
-		refuse(refusal, SML_ERROR_TIMEOUT,
-		       "the switch that decided on the last membership has died before this rank "
-		       "saw it begin: your program must decide on the members (job, rank and "
-		       "world_size of struct sml_membership)");
+		sml_refuse(
+			refusal, SML_ERROR_TIMEOUT,
+			"the switch that decided on the last membership has died before this rank "
+			"saw it begin: your program must decide on the members (job, rank and "
+			"world_size of struct sml_membership)");
 	return past;
 }
 
@@ -304,15 +297,14 @@ static bool is_acceptable(struct sml_jobs *jobs, const SmlControl__Join *join,
 	if (refusal->error)
 		return false;
 	if (jobs->operations->ranks_have_slots) {
-		refuse(refusal, SML_ERROR_REFUSED,
-		       "rank 0's own switch does not decide on members: give all ranks a "
-		       "dedicated switch (SWITCHML_SWITCH)");
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "rank 0's own switch does not decide on members: give all ranks a "
+			   "dedicated switch (SWITCHML_SWITCH)");
 	} else if (strlen(join->job) > most) {
-		refusal->error = SML_ERROR_REFUSED;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "the name of a job whose members the switch decides on has at most %u "
-			 "bytes",
-			 most);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "the name of a job whose members the switch decides on has at most %u "
+			   "bytes",
+			   most);
 	} else if (join->ask->n_past_ranks == 0) {
 		compare_with_members(jobs, *join, refusal);
 	}

@@ -381,14 +381,12 @@ static bool is_apart(const struct sml_job *job, const SmlControl__Join *join)
 static void report_apart(const struct sml_job *job, const SmlControl__Join *join,
 			 struct sml_refusal *refusal)
 {
-	refusal->error = SML_ERROR_MISMATCH;
 	if (job->jobs->operations->ranks_have_slots) {
-		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, job->name,
-			 join->rank, 0u);
+		sml_refuse(refusal, SML_ERROR_MISMATCH, SML_TERMS_APART, job->name, join->rank, 0u);
 		return;
 	}
-	snprintf(
-		refusal->text, sizeof(refusal->text),
+	sml_refuse(
+		refusal, SML_ERROR_MISMATCH,
 		"ranks of job \"%s\" wait at different switches of one list, rank %u here and rank "
 		"%u not: give all ranks the same switches in the same order (SWITCHML_SWITCH), "
 		"and let all reach the first",

@@ -25,6 +25,9 @@ struct sml_refusal {
 	char text[SML_SENTENCE_BYTES];
 };
 
+__attribute__((format(printf, 3, 4))) void sml_refuse(struct sml_refusal *refusal, int error,
+						      const char *format, ...);
+
 /* Of a job, a rank with a switch, and one without. */
 #define SML_TERMS_APART                                                                            \
 	"ranks of job \"%s\" wait for each other, rank %u at a switch and rank %u without one: "   \

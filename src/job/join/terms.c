@@ -6,6 +6,7 @@
  */
 #include "job/join/join.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,16 @@ struct term {
 	const char *fix;
 };
 
+void sml_refuse(struct sml_refusal *refusal, int error, const char *format, ...)
+{
+	va_list arguments;
+
+	refusal->error = error;
+	va_start(arguments, format);
+	vsnprintf(refusal->text, sizeof(refusal->text), format, arguments);
+	va_end(arguments);
+}
+
 /* Another version of these messages: nothing else in them is reliable. */
 static void check_version(const struct sml_job *job, const SmlControl__Join *join,
 			  struct sml_refusal *refusal)
@@ -31,12 +42,11 @@ static void check_version(const struct sml_job *job, const SmlControl__Join *joi
 	sml_text_copy(version, sizeof(version), join->library_version);
 	if (job != NULL && job->state == SML_JOB_JOINING)
 		snprintf(others, sizeof(others), "rank %u and the switch", job->members.first);
-	refusal->error = SML_ERROR_VERSION;
-	snprintf(refusal->text, sizeof(refusal->text),
-		 "rank %u speaks version %u of the control protocol (library %s), %s version %u "
-		 "(%s): install the same release on all",
-		 join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
-		 SML_VERSION_STRING);
+	sml_refuse(refusal, SML_ERROR_VERSION,
+		   "rank %u speaks version %u of the control protocol (library %s), %s version %u "
+		   "(%s): install the same release on all",
+		   join->rank, join->protocol, version, others, (unsigned)SML_CONTROL_PROTOCOL,
+		   SML_VERSION_STRING);
 }
 
 /* A rank cannot have seen more than two chunks per slot, and merging reports costs time. */
@@ -51,30 +61,28 @@ static bool is_too_long(const SmlControl__Resume *resume)
 
 /* ---- mistakes that affect only the newcomer ---- */
 
-/*
- * A check writes what is wrong with a Join, of which the checks before it found nothing. It leaves
- * the text empty if nothing is wrong.
- */
-typedef void check_fn(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-		      size_t bytes);
+/* Of which the checks before it found nothing. */
+typedef void check_fn(const struct sml_jobs *jobs, const SmlControl__Join *join,
+		      struct sml_refusal *refusal);
 
-static void check_numbers(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-			  size_t bytes)
+static void check_numbers(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			  struct sml_refusal *refusal)
 {
 	if (join->world_size < 1 || join->world_size > SML_MAX_WORLD)
-		snprintf(text, bytes, "world_size %u is not between 1 and %d", join->world_size,
-			 SML_MAX_WORLD);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "world_size %u is not between 1 and %d",
+			   join->world_size, SML_MAX_WORLD);
 	else if (jobs->operations->ranks_have_slots && join->world_size > SML_MAX_CHILDREN)
-		snprintf(text, bytes,
-			 "a job without a switch has at most %d ranks, not %u: start switches, the "
-			 "leaves with `switchml switch --parent HOST', and set SWITCHML_SWITCH",
-			 SML_MAX_CHILDREN, join->world_size);
+		sml_refuse(
+			refusal, SML_ERROR_REFUSED,
+			"a job without a switch has at most %d ranks, not %u: start switches, the "
+			"leaves with `switchml switch --parent HOST', and set SWITCHML_SWITCH",
+			SML_MAX_CHILDREN, join->world_size);
 	else if (join->rank >= join->world_size)
-		snprintf(text, bytes, "rank %u is not below world_size %u", join->rank,
-			 join->world_size);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "rank %u is not below world_size %u",
+			   join->rank, join->world_size);
 	else if (join->shards < 1 || join->shards > SML_MAX_SHARDS)
-		snprintf(text, bytes, "%u shards are not between 1 and %d", join->shards,
-			 SML_MAX_SHARDS);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "%u shards are not between 1 and %d",
+			   join->shards, SML_MAX_SHARDS);
 }
 
 static bool has_its_stripe(const SmlControl__Join *join)
@@ -84,41 +92,43 @@ static bool has_its_stripe(const SmlControl__Join *join)
 	return join->stripe < join->stripes && join->stripes <= SML_MAX_STRIPES;
 }
 
-static void check_switch(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-			 size_t bytes)
+static void check_switch(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			 struct sml_refusal *refusal)
 {
 	if (jobs->operations->ranks_have_slots && join->n_stripe_ports == 0)
-		snprintf(text, bytes,
-			 "this is rank 0 of a job whose ranks embed the switch: unset "
-			 "SWITCHML_SWITCH on rank %u, or set it on all ranks",
-			 join->rank);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "this is rank 0 of a job whose ranks embed the switch: unset "
+			   "SWITCHML_SWITCH on rank %u, or set it on all ranks",
+			   join->rank);
 	else if (!jobs->operations->ranks_have_slots && join->n_stripe_ports > 0)
-		snprintf(text, bytes,
-			 "this is a dedicated switch, but rank %u expects rank 0 here: to use the "
-			 "switch, set SWITCHML_SWITCH on all ranks",
-			 join->rank);
+		sml_refuse(
+			refusal, SML_ERROR_REFUSED,
+			"this is a dedicated switch, but rank %u expects rank 0 here: to use the "
+			"switch, set SWITCHML_SWITCH on all ranks",
+			join->rank);
 	else if (!has_its_stripe(join))
-		snprintf(text, bytes,
-			 "stripe %u of %u does not exist: a job has at most %d stripes",
-			 join->stripe, join->stripes, SML_MAX_STRIPES);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "stripe %u of %u does not exist: a job has at most %d stripes",
+			   join->stripe, join->stripes, SML_MAX_STRIPES);
 }
 
-static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-		       size_t bytes)
+static void check_wire(const struct sml_jobs *jobs, const SmlControl__Join *join,
+		       struct sml_refusal *refusal)
 {
 	if (join->wire == SML_WIRE_INT16 && sml_jobs_only_int32(jobs))
-		snprintf(text, bytes,
-			 "floats of rank %u travel as int16, but this switch's program adds only "
-			 "int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
-			 "program",
-			 join->rank);
+		sml_refuse(
+			refusal, SML_ERROR_REFUSED,
+			"floats of rank %u travel as int16, but this switch's program adds only "
+			"int32 lanes: set SWITCHML_WIRE=int32 on all ranks, or use another switch "
+			"program",
+			join->rank);
 	else if (join->wire == SML_WIRE_INT8 && !sml_jobs_round(jobs))
-		snprintf(text, bytes,
-			 "floats of rank %u travel as int8, but this switch (%s) does not round "
-			 "sums: set SWITCHML_WIRE=%s on all ranks, or use a switch with "
-			 "--dataplane udp or xdp",
-			 join->rank, jobs->operations->name,
-			 sml_jobs_only_int32(jobs) ? "int32" : "int16");
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "floats of rank %u travel as int8, but this switch (%s) does not round "
+			   "sums: set SWITCHML_WIRE=%s on all ranks, or use a switch with "
+			   "--dataplane udp or xdp",
+			   join->rank, jobs->operations->name,
+			   sml_jobs_only_int32(jobs) ? "int32" : "int16");
 }
 
 /* Without them, the numbers of a past rank may be anything: its job may be unknown here. */
@@ -139,75 +149,65 @@ static bool has_members(const SmlControl__Join *join)
 	return true;
 }
 
-static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-			 size_t bytes)
+static void check_report(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			 struct sml_refusal *refusal)
 {
 	const SmlControl__Resume *resume = join->resume;
 
 	(void)jobs;
 	if (resume != NULL && resume->n_streams != SML_STREAMS)
-		snprintf(text, bytes, "a report must have %d streams", SML_STREAMS);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "a report must have %d streams",
+			   SML_STREAMS);
 	else if (resume != NULL && is_too_long(resume))
-		snprintf(text, bytes, "a report has at most %d chunks of a kind", SML_MAX_PLAN);
+		sml_refuse(refusal, SML_ERROR_REFUSED, "a report has at most %d chunks of a kind",
+			   SML_MAX_PLAN);
 	else if (resume != NULL && resume->membership == 0)
-		snprintf(text, bytes, "a report must have its job's membership");
+		sml_refuse(refusal, SML_ERROR_REFUSED, "a report must have its job's membership");
 	else if (join->ask != NULL && (join->process == 0 || resume != NULL ||
 				       join->ask->n_past_ranks > 2 || join->n_left > 0))
-		snprintf(text, bytes,
-			 "who asks to be a member has a number, no report, and at most two places");
+		sml_refuse(
+			refusal, SML_ERROR_REFUSED,
+			"who asks to be a member has a number, no report, and at most two places");
 	else if (join->n_left > 2)
-		snprintf(text, bytes, "a rank has left at most two jobs");
+		sml_refuse(refusal, SML_ERROR_REFUSED, "a rank has left at most two jobs");
 	else if (!has_members(join))
-		snprintf(text, bytes, "a job's members are ranks of the job that they left");
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "a job's members are ranks of the job that they left");
 }
 
-static void check_names(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-			size_t bytes)
+static void check_names(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			struct sml_refusal *refusal)
 {
 	(void)jobs;
 	if (strlen(join->job) == 0 || strlen(join->job) >= SML_NAME_BYTES ||
 	    !sml_text_is_clean(join->job))
-		snprintf(text, bytes,
-			 "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
-			 SML_NAME_BYTES - 1);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "a job's name must have 1 to %d bytes of printable UTF-8 (SWITCHML_JOB)",
+			   SML_NAME_BYTES - 1);
 	else if (strlen(join->follows) >= SML_NAME_BYTES || !sml_text_is_clean(join->follows))
-		snprintf(text, bytes,
-			 "the job before has a name of at most %d bytes of printable UTF-8",
-			 SML_NAME_BYTES - 1);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "the job before has a name of at most %d bytes of printable UTF-8",
+			   SML_NAME_BYTES - 1);
 	else if (!sml_job_is_machine(join))
-		snprintf(text, bytes, "a machine must have at most %d bytes, and a host token %d",
-			 SML_MACHINE_BYTES, SML_HOST_TOKEN);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "a machine must have at most %d bytes, and a host token %d",
+			   SML_MACHINE_BYTES, SML_HOST_TOKEN);
 }
 
-static void check_release(const struct sml_jobs *jobs, const SmlControl__Join *join, char *text,
-			  size_t bytes)
+static void check_release(const struct sml_jobs *jobs, const SmlControl__Join *join,
+			  struct sml_refusal *refusal)
 {
 	(void)jobs;
 	if (join->base.n_unknown_fields > 0)
-		snprintf(text, bytes,
-			 "rank %u sent fields that this switch (%s) does not know: install the "
-			 "same release on all hosts",
-			 join->rank, SML_VERSION_STRING);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "rank %u sent fields that this switch (%s) does not know: install the "
+			   "same release on all hosts",
+			   join->rank, SML_VERSION_STRING);
 	else if (strlen(join->library_version) >= SML_VERSION_BYTES ||
 		 !sml_text_is_clean(join->library_version))
-		snprintf(text, bytes, "a library's version must have at most %d printable bytes",
-			 SML_VERSION_BYTES - 1);
-}
-
-static void check_join(const struct sml_jobs *jobs, const SmlControl__Join *join,
-		       struct sml_refusal *refusal)
-{
-	static check_fn *const checks[] = {check_numbers, check_switch, check_wire,
-					   check_report,  check_names,	check_release};
-
-	refusal->text[0] = '\0';
-	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
-		checks[i](jobs, join, refusal->text, sizeof(refusal->text));
-		if (refusal->text[0] == '\0')
-			continue;
-		refusal->error = SML_ERROR_REFUSED;
-		return;
-	}
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "a library's version must have at most %d printable bytes",
+			   SML_VERSION_BYTES - 1);
 }
 
 /* Rank 0's own port is only for its job. */
@@ -221,22 +221,18 @@ static void check_port(const struct sml_jobs *jobs, const SmlControl__Join *join
 	if (strcmp(join->job, config->only_job) != 0) {
 		/* It may be of the job after this one, and rank 0 about to close: it tries again.
 		 */
-		refusal->error = SML_ERROR_UNREACHABLE;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "rank 0 serves job \"%s\" here, not job \"%s\": give all ranks of a job "
-			 "the same name (SWITCHML_JOB), and each job its own port "
-			 "(SWITCHML_MASTER_PORT)",
-			 config->only_job, join->job);
+		sml_refuse(refusal, SML_ERROR_UNREACHABLE,
+			   "rank 0 serves job \"%s\" here, not job \"%s\": give all ranks of a job "
+			   "the same name (SWITCHML_JOB), and each job its own port "
+			   "(SWITCHML_MASTER_PORT)",
+			   config->only_job, join->job);
 	} else if (config->only_elsewhere) {
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text), SML_TERMS_APART, join->job, 0u,
-			 join->rank);
+		sml_refuse(refusal, SML_ERROR_MISMATCH, SML_TERMS_APART, join->job, 0u, join->rank);
 	} else if (join->world_size != config->only_world_size) {
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" disagree about world_size: rank %u says %u, rank 0 "
-			 "says %u",
-			 config->only_job, join->rank, join->world_size, config->only_world_size);
+		sml_refuse(refusal, SML_ERROR_MISMATCH,
+			   "ranks of job \"%s\" disagree about world_size: rank %u says %u, rank 0 "
+			   "says %u",
+			   config->only_job, join->rank, join->world_size, config->only_world_size);
 	}
 }
 
@@ -252,14 +248,13 @@ static void check_death(const struct sml_jobs *jobs, const SmlControl__Join *joi
 
 	if (failed == NULL)
 		return;
-	refusal->error = failed->error;
 	if (failed->has_lost && failed->lost == join->rank)
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "the switch lost the connection of rank %u and has ended job \"%s\" for "
-			 "all ranks: start the job again",
-			 join->rank, join->job);
+		sml_refuse(refusal, failed->error,
+			   "the switch lost the connection of rank %u and has ended job \"%s\" for "
+			   "all ranks: start the job again",
+			   join->rank, join->job);
 	else
-		snprintf(refusal->text, sizeof(refusal->text), "%s", failed->text);
+		sml_refuse(refusal, failed->error, "%s", failed->text);
 }
 
 /*
@@ -286,15 +281,15 @@ static void check_shards(const struct sml_job *job, const SmlControl__Join *join
 
 		if (agree_about_shards(job, member, join))
 			continue;
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" disagree about threads (shards): rank %u says %u%s, "
-			 "rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
-			 "or on none",
-			 job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
-			 member->peer ? rank : job->members.first,
-			 member->peer ? member->shards : job->terms.most_shards,
-			 member->shards_set ? " (set)" : "");
+		sml_refuse(
+			refusal, SML_ERROR_MISMATCH,
+			"ranks of job \"%s\" disagree about threads (shards): rank %u says %u%s, "
+			"rank %u says %u%s: set SWITCHML_THREADS to the same value on all ranks, "
+			"or on none",
+			job->name, join->rank, join->shards, join->shards_set ? " (set)" : "",
+			member->peer ? rank : job->members.first,
+			member->peer ? member->shards : job->terms.most_shards,
+			member->shards_set ? " (set)" : "");
 		return;
 	}
 }
@@ -312,18 +307,18 @@ static bool comes_twice(const struct sml_job *job, const SmlControl__Join *join)
 static void report_difference(const struct sml_job *job, const SmlControl__Join *join,
 			      const struct term *term, struct sml_refusal *refusal)
 {
-	refusal->error = SML_ERROR_MISMATCH;
 	if (comes_twice(job, join))
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "rank %u of job \"%s\" names one switch for stripe %u and for stripe %u: "
-			 "each stripe needs a switch of its own (SWITCHML_SWITCH)",
-			 join->rank, job->name, job->terms.stripe, join->stripe);
+		sml_refuse(
+			refusal, SML_ERROR_MISMATCH,
+			"rank %u of job \"%s\" names one switch for stripe %u and for stripe %u: "
+			"each stripe needs a switch of its own (SWITCHML_SWITCH)",
+			join->rank, job->name, job->terms.stripe, join->stripe);
 	else
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
-			 "%u: %s",
-			 job->name, term->name, join->rank, term->mine, job->members.first,
-			 term->theirs, term->fix);
+		sml_refuse(refusal, SML_ERROR_MISMATCH,
+			   "ranks of job \"%s\" disagree about %s: rank %u says %u, rank %u says "
+			   "%u: %s",
+			   job->name, term->name, join->rank, term->mine, job->members.first,
+			   term->theirs, term->fix);
 }
 
 void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
@@ -344,12 +339,11 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 	};
 
 	if (strcmp(join->library_version, job->terms.version) != 0) {
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
-			 "has %s",
-			 job->name, join->rank, join->library_version, job->members.first,
-			 job->terms.version);
+		sml_refuse(refusal, SML_ERROR_MISMATCH,
+			   "ranks of job \"%s\" have different libraries: rank %u has %s, rank %u "
+			   "has %s",
+			   job->name, join->rank, join->library_version, job->members.first,
+			   job->terms.version);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
@@ -359,12 +353,11 @@ void sml_terms_compare(const struct sml_job *job, const SmlControl__Join *join,
 		}
 	}
 	if (join->wire != job->terms.wire) {
-		refusal->error = SML_ERROR_MISMATCH;
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
-			 "says %s: give all ranks the same SWITCHML_WIRE",
-			 job->name, join->rank, sml_wire_name(join->wire), job->members.first,
-			 sml_wire_name(job->terms.wire));
+		sml_refuse(refusal, SML_ERROR_MISMATCH,
+			   "ranks of job \"%s\" disagree about the wire: rank %u says %s, rank %u "
+			   "says %s: give all ranks the same SWITCHML_WIRE",
+			   job->name, join->rank, sml_wire_name(join->wire), job->members.first,
+			   sml_wire_name(job->terms.wire));
 		return;
 	}
 	check_shards(job, join, refusal);
@@ -376,30 +369,28 @@ static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refu
 
 	if (job->state == SML_JOB_JOINING && member->peer == NULL)
 		return;
-	refusal->error = SML_ERROR_REFUSED;
 	if (member->peer != NULL || member->leaving)
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "rank %u of job \"%s\" is taken by host %s (pid %u): is the job already "
-			 "running? Give this one another name (SWITCHML_JOB) or rank",
-			 rank, job->name, member->host, member->pid);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "rank %u of job \"%s\" is taken by host %s (pid %u): is the job already "
+			   "running? Give this one another name (SWITCHML_JOB) or rank",
+			   rank, job->name, member->host, member->pid);
 	else
-		snprintf(refusal->text, sizeof(refusal->text),
-			 "job \"%s\" is already running and has no place for rank %u: give this "
-			 "job another name (SWITCHML_JOB)",
-			 job->name, rank);
+		sml_refuse(refusal, SML_ERROR_REFUSED,
+			   "job \"%s\" is already running and has no place for rank %u: give this "
+			   "job another name (SWITCHML_JOB)",
+			   job->name, rank);
 }
 
 void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 		     const SmlControl__Join *join, struct sml_refusal *refusal)
 {
+	static check_fn *const checks[] = {check_numbers, check_switch,	 check_wire, check_report,
+					   check_names,	  check_release, check_port, check_death};
+
 	*refusal = (struct sml_refusal){.error = 0};
 	check_version(job, join, refusal);
-	if (!refusal->error)
-		check_join(jobs, join, refusal);
-	if (!refusal->error)
-		check_port(jobs, join, refusal);
-	if (!refusal->error)
-		check_death(jobs, join, refusal);
+	for (size_t i = 0; !refusal->error && i < sizeof(checks) / sizeof(checks[0]); i++)
+		checks[i](jobs, join, refusal);
 	if (!refusal->error && job != NULL && job->state == SML_JOB_JOINING)
 		sml_terms_compare(job, join, refusal);
 	if (!refusal->error && job != NULL)
@@ -425,23 +416,20 @@ void sml_disagreement_note(struct sml_jobs *jobs, const struct sml_job *job,
 	for (unsigned rank = 0; rank < SML_MAX_WORLD; rank++)
 		if ((newcomer != NULL && rank == newcomer->rank) ||
 		    (job != NULL && rank < job->n_ranks && job->members.of[rank].peer != NULL))
-			jobs->disagreement.has_it[rank / 64] |= UINT64_C(1) << rank % 64;
+			sml_ranks_add(&jobs->disagreement.has_it, rank);
 }
 
 bool sml_disagreement_recall(struct sml_jobs *jobs, const SmlControl__Join *join,
 			     struct sml_refusal *refusal)
 {
-	uint64_t *has_it = &jobs->disagreement.has_it[join->rank / 64];
-	uint64_t bit = UINT64_C(1) << join->rank % 64;
-
 	if (sml_join_resumes(join) || strcmp(jobs->disagreement.job, join->job) != 0)
 		return false;
-	if ((*has_it & bit) || jobs->now_ns - jobs->disagreement.at_ns > SML_TURNED_AWAY_NS) {
+	if (sml_ranks_has(&jobs->disagreement.has_it, join->rank) ||
+	    jobs->now_ns - jobs->disagreement.at_ns > SML_TURNED_AWAY_NS) {
 		jobs->disagreement.job[0] = '\0';
 		return false;
 	}
-	*has_it |= bit;
-	refusal->error = jobs->disagreement.error;
-	snprintf(refusal->text, sizeof(refusal->text), "%s", jobs->disagreement.text);
+	sml_ranks_add(&jobs->disagreement.has_it, join->rank);
+	sml_refuse(refusal, jobs->disagreement.error, "%s", jobs->disagreement.text);
 	return true;
 }
