@@ -63,7 +63,7 @@ static void wait_until_it_rests(void)
 TEST_WITH(a_switch_that_dies_while_a_thread_unparks_keeps_the_worker, open_rig, close_rig)
 {
 	ask(true);
-	assert_int_equal(sml_progress_start(rig.context.threads.threads[0]), 0);
+	assert_int_equal(sml_progress_start(rig.context.threads.threads[0], sml_progress_main), 0);
 	wait_until_parked();
 	__atomic_store_n(&rig.holds, true, __ATOMIC_SEQ_CST);
 	ask(false);
@@ -89,7 +89,7 @@ TEST_WITH(a_thread_sleeps_while_its_worker_is_parked, open_rig, close_rig)
 	rig.stripe.shards[0]->held_since_ns = 1;
 	rig.stripe.shards[0]->line->held_since_ns = 1;
 	ask(true);
-	assert_int_equal(sml_progress_start(rig.context.threads.threads[0]), 0);
+	assert_int_equal(sml_progress_start(rig.context.threads.threads[0], sml_progress_main), 0);
 	wait_until_parked();
 	wait_until_it_rests();
 }

@@ -96,7 +96,7 @@ TEST_WITH(one_thread_that_does_not_answer_does_not_hide_the_slots_of_the_other, 
 {
 	struct sml_stall_report *report;
 
-	assert_int_equal(sml_progress_start(rig.context.threads.threads[0]), 0);
+	assert_int_equal(sml_progress_start(rig.context.threads.threads[0], sml_progress_main), 0);
 	report = ask_until_answered();
 	expect_slots(report, 1);
 	sml_stall_report_close(report);

@@ -199,7 +199,7 @@ static int start_threads(struct sml_context *context)
 	int error = 0;
 
 	for (unsigned i = 0; error == 0 && i < context->threads.n_threads; i++)
-		error = sml_progress_start(context->threads.threads[i]);
+		error = sml_progress_start(context->threads.threads[i], sml_progress_main);
 	return error;
 }
 

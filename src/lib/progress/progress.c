@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A progress thread at work: see progress.h. Its beginning and end are in thread_start.c. */
+/* A progress thread at work: see progress.h. threads.c starts and ends it. */
 #include "lib/progress/progress.h"
 
 #include <errno.h>

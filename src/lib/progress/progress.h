@@ -61,7 +61,8 @@ struct sml_progress {
 /* A thread without lines. Returns NULL without memory or files, and then sets the error text. */
 struct sml_progress *sml_progress_new(struct sml_threads *threads, unsigned index);
 
-int sml_progress_start(struct sml_progress *progress);
+/* run: sml_progress_main(). Returns 0 or an error, and sets the error text. */
+int sml_progress_start(struct sml_progress *progress, void *(*run)(void *progress));
 
 /* The thread's main function: moves packets until the threads' `stop`. */
 void *sml_progress_main(void *self);
