@@ -131,17 +131,17 @@ WORLD_TEST(a_rank_that_comes_back_is_not_dead)
 /* It gives up a switch that did not run, and may wait for the others elsewhere. */
 WORLD_TEST(a_rank_that_leaves_after_a_pause_is_not_missed)
 {
-	struct list list = list_all(world);
+	struct list list = list_all();
 
 	for (unsigned peer = 0; peer < 3; peer++)
-		goes_on(world, peer);
-	come(world, 10, 0, 0, list);
-	come(world, 11, 1, 1, list);
-	jobs_pause(world, 6 * SML_SECOND_NS);
-	jobs_leave(world, 11);
-	jobs_wait(world, 11 * SML_SECOND_NS);
-	assert_string_equal(jobs_refusal(world, 10), "");
-	assert_int_equal(world->jobs.n_jobs, 1);
+		goes_on(peer);
+	come(10, 0, 0, list);
+	come(11, 1, 1, list);
+	jobs_pause(6 * SML_SECOND_NS);
+	jobs_leave(11);
+	jobs_wait(11 * SML_SECOND_NS);
+	assert_string_equal(jobs_refusal(10), "");
+	assert_int_equal(world.jobs.n_jobs, 1);
 }
 
 /* The same, and the others come first: they wait for it, for a heartbeat. */

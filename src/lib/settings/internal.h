@@ -5,12 +5,6 @@
 
 #include "lib/settings/settings.h"
 
-/* ---- settings.c ---- */
-
-void sml_settings_set_ranks(struct sml_settings *settings, int rank, int world_size);
-/* As asked, or as the cores allow. */
-void sml_settings_choose_threads(struct sml_settings *settings);
-
 /* ---- rank_files.c ---- */
 
 /* Names this rank's files. Returns 0 or an error, and sets the error text. */
