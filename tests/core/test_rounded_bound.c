@@ -102,7 +102,7 @@ static void add_on_host(uint32_t width, unsigned n, const struct sum *parts, str
 		assert_int_equal(sml_host_arrive(&host, &in, 1), rank);
 	}
 	assert_true(sml_host_add(&host, &in, false, &differs));
-	memcpy(sum->lanes, sml_host_sum(&host, 0, 0), 4u * lanes);
+	memcpy(sum->lanes, sml_host_result_row(&host, 0, 0), 4u * lanes);
 	free(memory);
 }
 

@@ -147,7 +147,7 @@ static void add_floats(const struct sml_host *host, const struct sml_contributio
 static void add_rows(const struct sml_host *host, const struct sml_contribution *in)
 {
 	unsigned n_ranks = host->memory.terms.n_ranks;
-	void *result = note_of(host, in->slot, in->use, n_ranks) + 1, *stored = result;
+	void *result = sml_host_result_row(host, in->slot, in->use), *stored = result;
 	/* Sums that will be rounded take more room than a row. */
 	int32_t sums[SML_ROUNDED_BLOCKS_MAX * SML_ROUNDED_BLOCK];
 
@@ -217,17 +217,11 @@ bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool
 	return true;
 }
 
-const void *sml_host_sum(const struct sml_host *host, uint32_t slot, uint32_t use)
-{
-	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
-}
-
 void sml_host_publish(struct sml_host *host, const struct sml_contribution *in, uint32_t ticket,
 		      const void *lanes)
 {
 	sml_assert(in->lanes <= host->memory.terms.lanes);
-	memcpy(note_of(host, in->slot, in->use, host->memory.terms.n_ranks) + 1, lanes,
-	       4u * in->lanes);
+	memcpy(sml_host_result_row(host, in->slot, in->use), lanes, 4u * in->lanes);
 	finish(host, buffer_of(host, in->slot, in->use), in->use, ticket);
 }
 
@@ -235,7 +229,7 @@ const void *sml_host_result(const struct sml_host *host, uint32_t slot, uint32_t
 			    uint32_t *ticket)
 {
 	*ticket = __atomic_load_n(&buffer_of(host, slot, use)->ticket, __ATOMIC_RELAXED);
-	return note_of(host, slot, use, host->memory.terms.n_ranks) + 1;
+	return sml_host_result_row(host, slot, use);
 }
 
 /* ---- for people ---- */

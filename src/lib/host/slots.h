@@ -70,7 +70,8 @@ void *sml_host_row(const struct sml_host *host, uint32_t slot, uint32_t use);
 
 /*
  * The result's row, instead: where each rank writes its own bytes of a use that needs no sum. All
- * ranks have read what was there before when one of them writes: see above.
+ * ranks have read what was there before when one of them writes: see above. The leader's, of a
+ * SUMMED use: the sum, as it goes up.
  */
 void *sml_host_result_row(const struct sml_host *host, uint32_t slot, uint32_t use);
 
@@ -91,8 +92,7 @@ enum sml_host_state sml_host_look(const struct sml_host *host, uint32_t slot, ui
 bool sml_host_add(struct sml_host *host, const struct sml_contribution *in, bool placed,
 		  uint8_t *differs);
 
-/* The leader's: the sum of a SUMMED use, as it goes up; and the result that has come for it. */
-const void *sml_host_sum(const struct sml_host *host, uint32_t slot, uint32_t use);
+/* The leader's: the result that has come for a SUMMED use. */
 void sml_host_publish(struct sml_host *host, const struct sml_contribution *in, uint32_t ticket,
 		      const void *lanes);
 

@@ -124,8 +124,8 @@ void sml_host_line_wake(const struct sml_line *line)
 static size_t write_packet(struct sml_shard *shard, uint16_t slot, void *packet)
 {
 	struct sml_worker *worker = &shard->worker;
-	const void *sum = sml_host_sum(host_of(shard), sml_worker_slot_number(worker, slot),
-				       worker->slots[slot].use);
+	const void *sum = sml_host_result_row(host_of(shard), sml_worker_slot_number(worker, slot),
+					      worker->slots[slot].use);
 	size_t length = sml_worker_write_header(worker, slot, packet, sum);
 
 	memcpy((uint8_t *)packet + SML_HEADER_BYTES, sum, length - SML_HEADER_BYTES);
