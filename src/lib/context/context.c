@@ -241,19 +241,6 @@ void sml_context_collect(struct sml_context *context, uint64_t until_ns, bool fa
 
 /* ---- the three steps of a failure ---- */
 
-/* True for the first caller only. */
-static bool begin_failure(struct sml_context *context, int error)
-{
-	bool first;
-
-	pthread_mutex_lock(&context->lock);
-	first = context->error == 0;
-	if (first)
-		__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&context->lock);
-	return first;
-}
-
 bool sml_context_is_running(struct sml_context *context)
 {
 	bool running;
@@ -277,6 +264,21 @@ static void stop_threads(struct sml_context *context)
 	pthread_cond_broadcast(&context->changed);
 	pthread_mutex_unlock(&context->lock);
 	sml_threads_await_stop(&context->threads);
+}
+
+/* True for the first caller only; then no thread accesses a buffer any more. */
+static bool begin_failure(struct sml_context *context, int error)
+{
+	bool first;
+
+	pthread_mutex_lock(&context->lock);
+	first = context->error == 0;
+	if (first)
+		__atomic_store_n(&context->error, error, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&context->lock);
+	if (first)
+		stop_threads(context);
+	return first;
 }
 
 /*
@@ -338,7 +340,6 @@ bool sml_context_fail(struct sml_context *context, int error, const char *text)
 
 	if (!begin_failure(context, error))
 		return false;
-	stop_threads(context);
 	/* While the context opens, other stripes' threads write the data that a snapshot shows. */
 	if (!sml_context_is_running(context)) {
 		end_failure(context, error, text, NULL);
@@ -368,7 +369,6 @@ bool sml_context_give_up(struct sml_context *context, int error, const char *tex
 {
 	if (!begin_failure(context, error))
 		return false;
-	stop_threads(context);
 	/* Before the failure is complete: then a thread that looks for a switch asks for it. */
 	note_abort(context, error, text, kinds);
 	end_failure(context, error, text, NULL);
@@ -484,7 +484,6 @@ void sml_context_time_out(struct sml_context *context, const struct sml_request 
 
 	if (!begin_failure(context, SML_ERROR_TIMEOUT))
 		return;
-	stop_threads(context);
 	pthread_mutex_lock(&context->submit_lock);
 	sml_history_text(&context->history, SML_HEAD, request->tensor.window[SML_HEAD].first, call,
 			 sizeof(call));

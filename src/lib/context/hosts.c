@@ -579,10 +579,11 @@ int sml_hosts_ready(struct sml_context *context)
 	return 0;
 }
 
-static void free_hosts(struct sml_context *context)
+void sml_hosts_fini(struct sml_context *context)
 {
 	struct sml_host *hosts = context->threads.host;
 
+	stop_handshake(context);
 	context->threads.host = NULL;
 	if (hosts == NULL)
 		return;
@@ -591,10 +592,4 @@ static void free_hosts(struct sml_context *context)
 	if (hosts->leader_fd >= 0)
 		close(hosts->leader_fd);
 	free(hosts);
-}
-
-void sml_hosts_fini(struct sml_context *context)
-{
-	stop_handshake(context);
-	free_hosts(context);
 }
