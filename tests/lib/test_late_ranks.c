@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/diagnose/stall.h"
+#include "lib/diagnose/diagnose.h"
 #include "lib/host/slots.h"
-#include "lib/progress/question.h"
 #include "lib/progress/threads.h"
 #include "support/test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A line under a flood: its timers run, whatever arrives at the socket. And a path that narrows. */
-#include "lib/diagnose/stall.h"
+#include "lib/diagnose/diagnose.h"
 #include "lib/progress/line.h"
 #include "support/test.h"
 

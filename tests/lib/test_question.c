@@ -6,9 +6,9 @@
 #include <sched.h>
 
 #include "lib/control/stall_report.h"
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 #include "lib/progress/progress.h"
-#include "lib/progress/question.h"
+#include "lib/progress/threads.h"
 #include "support/stripe_rig.h"
 #include "support/test.h"
 

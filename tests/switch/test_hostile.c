@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "lib/context/context.h"
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 #include "support/attack.h"
 #include "support/ranks.h"
 #include "support/switch_client.h"

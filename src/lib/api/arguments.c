@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "core/gather.h"
-#include "lib/context/submit.h"
 
 /* Of each element, without exponents. */
 #define INT64_WIRE_BYTES 12

@@ -20,7 +20,6 @@
 #include "base/thread.h"
 #include "lib/api/arguments.h"
 #include "lib/context/context.h"
-#include "lib/context/submit.h"
 
 static int read_options(struct sml_context *context, const struct sml_options *options,
 			struct sml_options *own)

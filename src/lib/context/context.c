@@ -12,7 +12,7 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "control/text.h"
-#include "lib/progress/question.h"
+#include "lib/progress/threads.h"
 
 int sml_context_check(const struct sml_context *context)
 {

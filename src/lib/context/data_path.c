@@ -8,7 +8,6 @@
 
 #include "base/least.h"
 #include "base/plural.h"
-#include "lib/context/submit.h"
 #include "lib/progress/progress.h"
 
 /* What the kernel charges a buffer for a packet, in addition to the packet. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 #include "net/address.h"
 
 /* ---- rank 0 ---- */

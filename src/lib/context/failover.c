@@ -20,7 +20,6 @@
 
 #include "base/thread.h"
 #include "lib/context/membership.h"
-#include "lib/context/submit.h"
 #include "lib/control/endpoints.h"
 #include "lib/control/finder.h"
 #include "lib/progress/line.h"

@@ -8,8 +8,8 @@
 
 #include "base/least.h"
 #include "lib/control/finder.h"
-#include "lib/progress/embedded_stripe.h"
-#include "lib/progress/question.h"
+#include "lib/progress/line.h"
+#include "lib/progress/threads.h"
 #include "net/address.h"
 
 /* In Call.wire: besides the wire, which the other calls may have, too. */

@@ -15,7 +15,7 @@
 #include "base/fork.h"
 #include "base/thread.h"
 #include "lib/context/context.h"
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 #include "lib/progress/progress.h"
 
 /* ---- stripes ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/context/submit.h"
+#include "lib/context/context.h"
 
 #include <errno.h>
 #include <inttypes.h>

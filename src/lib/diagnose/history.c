@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/diagnose/history.h"
+#include "lib/diagnose/diagnose.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/diagnose/recorder.h"
+#include "lib/diagnose/diagnose.h"
 
 #include <errno.h>
 #include <fcntl.h>

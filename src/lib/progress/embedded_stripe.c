@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 
 #include "lib/control/client.h"
 #include "lib/progress/line.h"
-#include "lib/progress/shard.h"
 
 static struct sml_host *host_of(const struct sml_shard *shard)
 {

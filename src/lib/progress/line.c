@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "lib/progress/request.h"
-#include "lib/progress/shard.h"
 #include "lib/trace/trace.h"
 
 struct sml_line *sml_line_new(struct sml_transport *transport, struct sml_embedded_stripe *own)

@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/progress/question.h"
-#include "lib/progress/shard.h"
+#include "lib/progress/line.h"
 #include "lib/progress/threads.h"
 #include "lib/trace/trace.h"
 

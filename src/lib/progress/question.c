@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/progress/question.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "lib/control/stall_report.h"
 #include "lib/host/slots.h"
-#include "lib/progress/embedded_stripe.h"
+#include "lib/progress/line.h"
 #include "lib/progress/threads.h"
 
 /* A thread that does not answer by then is in a long system call. */

@@ -15,7 +15,6 @@
 #include "core/renewal.h"
 #include "lib/control/client.h"
 #include "lib/progress/line.h"
-#include "lib/progress/shard.h"
 
 /* Timeouts in a row: fewer are ordinary losses. */
 #define MANY_TIMEOUTS 4

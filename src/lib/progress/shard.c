@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Creating and freeing a shard, and its counters. */
-#include "lib/progress/shard.h"
 
 #include <errno.h>
 #include <stdlib.h>
