@@ -206,9 +206,8 @@ static void shift_leaf_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 
 static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			shift_job_deadlines(jobs->jobs[i], away_ns);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		shift_job_deadlines(job, away_ns);
 	for (struct sml_applicant *a = jobs->applicants; a != NULL; a = a->next) {
 		a->came_ns += away_ns;
 		a->waits_until_ns += away_ns;
@@ -437,10 +436,10 @@ void sml_jobs_mismatch(struct sml_jobs *jobs, const struct sml_mismatch *mismatc
 void sml_jobs_tick(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	set_time(jobs, now_ns);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (!sml_jobs_is_leaf(jobs) && jobs->jobs[i] != NULL &&
-		    sml_job_deadline(jobs->jobs[i]) <= now_ns && !sml_listed_tick(jobs->jobs[i]))
-			sml_job_tick(jobs->jobs[i]);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (!sml_jobs_is_leaf(jobs) && sml_job_deadline(job) <= now_ns &&
+		    !sml_listed_tick(job))
+			sml_job_tick(job);
 	sml_survivors_tick(jobs);
 	sml_applicants_tick(jobs);
 	sml_branches_tick(jobs);
@@ -457,9 +456,9 @@ uint64_t sml_jobs_deadline(const struct sml_jobs *jobs)
 		first_ns = sml_earlier(first_ns, sml_leaf_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_survivors_deadline(jobs));
 	first_ns = sml_earlier(first_ns, sml_applicants_deadline(jobs));
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (!sml_jobs_is_leaf(jobs) && jobs->jobs[i] != NULL)
-			first_ns = sml_earlier(first_ns, sml_job_deadline(jobs->jobs[i]));
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (!sml_jobs_is_leaf(jobs))
+			first_ns = sml_earlier(first_ns, sml_job_deadline(job));
 	if (has_dependents(jobs))
 		first_ns = sml_earlier(first_ns, jobs->now_ns + SML_BEAT_NS);
 	return first_ns;
@@ -473,11 +472,11 @@ void sml_jobs_serve_next(struct sml_jobs *jobs, uint32_t n_ranks, uint64_t now_n
 	jobs->config.only_world_size = n_ranks;
 	/* Its ranks that came too early were turned away for that alone. */
 	jobs->turned_away.job[0] = '\0';
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		if (jobs->jobs[i] == NULL || strcmp(jobs->jobs[i]->name, next) == 0)
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (strcmp(job->name, next) == 0)
 			continue;
-		jobs->jobs[i]->end.planned = true;
-		sml_job_fail(jobs->jobs[i], SML_ERROR_ABORTED,
+		job->end.planned = true;
+		sml_job_fail(job, SML_ERROR_ABORTED,
 			     "this is no failure: rank 0 goes on in job \"%s\" (sml_reconfigure())",
 			     next);
 	}
@@ -488,10 +487,8 @@ void sml_jobs_stop(struct sml_jobs *jobs, uint64_t now_ns)
 {
 	set_time(jobs, now_ns);
 	sml_applicants_stop(jobs);
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			sml_job_fail(jobs->jobs[i], SML_ERROR_SWITCH_DIED,
-				     "the switch was stopped");
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		sml_job_fail(job, SML_ERROR_SWITCH_DIED, "the switch was stopped");
 	while (sml_survivors_make_room(jobs))
 		;
 	if (sml_jobs_is_leaf(jobs))

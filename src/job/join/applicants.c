@@ -140,10 +140,9 @@ static void notify_job(struct sml_job *job)
 
 static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcomer)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
-		    is_of_line(jobs->jobs[i], newcomer->join->job))
-			notify_job(jobs->jobs[i]);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (job->state >= SML_JOB_RUNNING && is_of_line(job, newcomer->join->job))
+			notify_job(job);
 	if (jobs->config.debug >= SML_LOG_INFO)
 		sml_jobs_log(jobs, SML_JOBS_INFO,
 			     "a process (host %.64s, pid %u) waits to join job \"%s\"",
@@ -190,10 +189,8 @@ static void refuse_both(struct sml_jobs *jobs, struct sml_failed_job *before, ui
 	bool waits = false;
 
 	describe_both(before->list, before->lister, asker, refusal);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || !sml_job_gathers(job) || job->resume.runs ||
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (!sml_job_gathers(job) || job->resume.runs ||
 		    strcmp(job->name, before->list) != 0)
 			continue;
 		waits |= job->elastic.after == before->tag && !before->list_stays;
@@ -274,10 +271,8 @@ find_past_rank(struct sml_jobs *jobs, const SmlControl__Join *join, struct sml_r
 static void compare_with_members(const struct sml_jobs *jobs, SmlControl__Join join,
 				 struct sml_refusal *refusal)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		const struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || !is_of_line(job, join.job))
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (!is_of_line(job, join.job))
 			continue;
 		refusal->error = 0;
 		join.rank = join.world_size = job->n_ranks;

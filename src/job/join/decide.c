@@ -249,8 +249,8 @@ static void choose_all(struct sml_jobs *jobs, const struct group *group, struct 
 
 static bool is_taken(const struct sml_jobs *jobs, const char *name)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && strcmp(jobs->jobs[i]->name, name) == 0)
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (strcmp(job->name, name) == 0)
 			return true;
 	return false;
 }
@@ -419,7 +419,6 @@ void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor)
 {
 	sml_survivor_lost(jobs, survivor);
 	sml_decide(jobs);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			(void)sml_listed_misses(jobs->jobs[i]);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		(void)sml_listed_misses(job);
 }

@@ -28,14 +28,11 @@
  */
 static struct sml_job *find_resuming(struct sml_jobs *jobs, const SmlControl__Join *join)
 {
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job != NULL && job->terms.stripe == join->stripe &&
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (job->terms.stripe == join->stripe &&
 		    job->membership == join->resume->membership &&
 		    strcmp(job->name, join->job) == 0)
 			return job;
-	}
 	return NULL;
 }
 
@@ -53,10 +50,8 @@ static struct sml_job *find_beginning(struct sml_jobs *jobs, const SmlControl__J
 {
 	struct sml_job *found = NULL;
 
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || strcmp(job->name, join->job) != 0)
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (strcmp(job->name, join->job) != 0)
 			continue;
 		if (gathers_anew(job))
 			return job;
@@ -315,15 +310,14 @@ static void move(struct sml_job *job, struct sml_job *from, uint16_t rank)
 
 static void gather_own(struct sml_job *job)
 {
-	struct sml_job *const *jobs = job->jobs->jobs;
+	const struct sml_jobs *jobs = job->jobs;
 
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *from = jobs[i];
-
-		if (from == NULL || !gathers_anew(from) ||
-		    from->terms.stripe != job->terms.stripe || strcmp(from->name, job->name) != 0)
+	for (struct sml_job *from = NULL; (from = sml_jobs_next(jobs, from)) != NULL;) {
+		if (!gathers_anew(from) || from->terms.stripe != job->terms.stripe ||
+		    strcmp(from->name, job->name) != 0)
 			continue;
-		for (uint16_t rank = 0; jobs[i] == from && rank < from->n_ranks; rank++)
+		for (uint16_t rank = 0; jobs->jobs[from->place] == from && rank < from->n_ranks;
+		     rank++)
 			if (is_of(job, &from->members.of[rank]))
 				move(job, from, rank);
 	}

@@ -9,10 +9,9 @@
 
 static struct sml_job *find_job(const struct sml_jobs *jobs, uint64_t tag)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_PROBING &&
-		    jobs->jobs[i]->report_tag == tag)
-			return jobs->jobs[i];
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (job->state >= SML_JOB_PROBING && job->report_tag == tag)
+			return job;
 	return NULL;
 }
 
@@ -46,11 +45,10 @@ static int find_rank(const struct sml_decision *decision, uint64_t process)
  */
 static void end_undelivered(struct sml_jobs *jobs, uint64_t process)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
 		int rank;
 
-		if (job == NULL || job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING)
+		if (job->elastic.decision == NULL || job->state >= SML_JOB_RUNNING)
 			continue;
 		rank = find_rank(job->elastic.decision, process);
 		if (rank < 0)
@@ -73,9 +71,8 @@ static bool is_later(const struct sml_decision *decision, const struct sml_asked
 
 bool sml_ask_was_decided_on(const struct sml_jobs *jobs, const struct sml_asked *asked)
 {
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->elastic.decision != NULL &&
-		    is_later(jobs->jobs[i]->elastic.decision, asked))
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (job->elastic.decision != NULL && is_later(job->elastic.decision, asked))
 			return true;
 	return false;
 }

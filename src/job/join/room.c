@@ -44,10 +44,8 @@ static struct sml_job *find_weakest(const struct sml_jobs *jobs, const SmlContro
 {
 	struct sml_job *found = NULL;
 
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || !sml_job_gathers(job) || is_own(job, join) ||
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (!sml_job_gathers(job) || is_own(job, join) ||
 		    (job->resume.runs && !gathers_slowly(job)))
 			continue;
 		if (found == NULL || priority_of(job, join) < priority_of(found, join) ||

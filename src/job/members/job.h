@@ -273,20 +273,28 @@ struct sml_job {
 	struct sml_job_end end;
 };
 
-/* The job at this place that has slots, or at a leaf waits for them; NULL: there is none. */
-static inline struct sml_job *sml_job_begun_at(const struct sml_jobs *jobs, uint32_t place)
+/* The job after this one, which may have ended in this input, or the first; NULL: there is none. */
+static inline struct sml_job *sml_jobs_next(const struct sml_jobs *jobs, const struct sml_job *job)
 {
-	struct sml_job *job = jobs->jobs[place];
+	uint32_t place = job != NULL ? job->place + 1 : 0;
 
-	return job != NULL && (job->pool.has_slots || sml_jobs_is_leaf(jobs)) ? job : NULL;
+	while (place < SML_MAX_JOBS && jobs->jobs[place] == NULL)
+		place++;
+	return place < SML_MAX_JOBS ? jobs->jobs[place] : NULL;
 }
 
-/* Of those, the one with this number; NULL: there is none. */
+/* Does it have slots, or at a leaf wait for them? */
+static inline bool sml_job_has_begun(const struct sml_job *job)
+{
+	return job->pool.has_slots || sml_jobs_is_leaf(job->jobs);
+}
+
+/* Of those that do, the one with this number; NULL: there is none. */
 static inline struct sml_job *sml_job_find(const struct sml_jobs *jobs, uint32_t number)
 {
-	struct sml_job *job = sml_job_begun_at(jobs, number % SML_MAX_JOBS);
+	struct sml_job *job = jobs->jobs[number % SML_MAX_JOBS];
 
-	return job != NULL && job->pool.rules.job == number ? job : NULL;
+	return job != NULL && sml_job_has_begun(job) && job->pool.rules.job == number ? job : NULL;
 }
 
 /* How many slots it holds, or its rules name. */

@@ -184,8 +184,8 @@ uint32_t sml_job_pools_children(const struct sml_jobs *jobs)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++)
-		n += sml_job_begun_at(jobs, i) != NULL ? jobs->jobs[i]->pool.n_children : 0;
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		n += sml_job_has_begun(job) ? job->pool.n_children : 0;
 	return n;
 }
 

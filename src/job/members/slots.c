@@ -99,10 +99,8 @@ static void describe_use(const struct sml_jobs *jobs, char *text, size_t bytes)
 	size_t used = 0;
 
 	text[0] = '\0';
-	for (uint32_t i = 0; i < SML_MAX_JOBS && used < bytes; i++) {
-		const struct sml_job *job = jobs->jobs[i];
-
-		if (job == NULL || held(job) == 0)
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (held(job) == 0 || used >= bytes)
 			continue;
 		used += (size_t)snprintf(text + used, bytes - used, "%s\"%s\" %u", used ? ", " : "",
 					 job->name, held(job));
@@ -131,10 +129,8 @@ static uint32_t share(const struct sml_job *job)
 	uint32_t n_waiting = 1 + jobs->n_kept, all = left(jobs);
 	uint64_t others = jobs->kept_lack;
 
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		const struct sml_job *other = jobs->jobs[i];
-
-		if (other == NULL || other == job || other->state >= SML_JOB_PROBING)
+	for (const struct sml_job *other = NULL; (other = sml_jobs_next(jobs, other)) != NULL;) {
+		if (other == job || other->state >= SML_JOB_PROBING)
 			continue;
 		n_waiting++;
 		others += lacked(other);

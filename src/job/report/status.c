@@ -382,10 +382,8 @@ static bool describe_all(struct sml_jobs *jobs, struct whole *whole)
 	whole->all = calloc(whole->n_all, sizeof(*whole->all));
 	if (whole->all == NULL || !describe_tree(jobs, whole))
 		return false;
-	for (uint32_t i = 0; i < SML_MAX_JOBS; i++) {
-		if (jobs->jobs[i] == NULL)
-			continue;
-		if (!describe_job(jobs->jobs[i], &room, &whole->all[status->n_jobs]))
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;) {
+		if (!describe_job(job, &room, &whole->all[status->n_jobs]))
 			return false;
 		whole->list[status->n_jobs] = &whole->all[status->n_jobs].status;
 		status->n_jobs++;

@@ -38,13 +38,10 @@ static uint64_t unasked_until(const struct sml_jobs *jobs, const struct sml_fail
 /* Does the job with this tag have its place still, or the next one, which has not begun? */
 static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
 {
-	for (unsigned i = 0; tag != 0 && i < SML_MAX_JOBS; i++) {
-		const struct sml_job *job = jobs->jobs[i];
-
-		if (job != NULL &&
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (tag != 0 &&
 		    tag == (job->state < SML_JOB_RUNNING ? job->elastic.after : job->report_tag))
 			return true;
-	}
 	return false;
 }
 

@@ -104,16 +104,16 @@ static void name_rival(const struct sml_job *job, char *text, size_t bytes)
 	char came[SML_RANKS_TEXT_BYTES];
 
 	text[0] = '\0';
-	for (uint32_t i = 0; text[0] == '\0' && i < SML_MAX_JOBS; i++) {
-		const struct sml_job *other = job->jobs->jobs[i];
-
-		if (other == NULL || other == job || other->state != SML_JOB_JOINING ||
+	for (const struct sml_job *other = NULL;
+	     (other = sml_jobs_next(job->jobs, other)) != NULL;) {
+		if (other == job || other->state != SML_JOB_JOINING ||
 		    other->n_ranks != job->n_ranks || other->terms.stripe != job->terms.stripe)
 			continue;
 		sml_ranks_text(&other->members.came, 0, came, sizeof(came));
 		snprintf(text, bytes, "; job \"%s\" waits for %u ranks, too: rank%s %s came there",
 			 other->name, other->n_ranks,
 			 sml_plural(sml_ranks_count(&other->members.came)), came);
+		return;
 	}
 }
 

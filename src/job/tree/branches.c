@@ -249,12 +249,10 @@ static void forget(const struct sml_branch *branch, const char *why)
 {
 	struct sml_jobs *jobs = branch->jobs;
 
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++) {
-		struct sml_job *job = sml_job_begun_at(jobs, i);
-
-		if (job != NULL && sml_job_pool_forget(job, branch) && !sml_jobs_is_leaf(jobs))
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (sml_job_has_begun(job) && sml_job_pool_forget(job, branch) &&
+		    !sml_jobs_is_leaf(jobs))
 			sml_job_disband(job, why);
-	}
 }
 
 void sml_branch_lost(struct sml_branch *branch, const char *why)

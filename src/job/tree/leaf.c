@@ -381,12 +381,9 @@ static void end_everything(struct sml_jobs *jobs, const char *why)
 	struct sml_peer *peer;
 	uint32_t next = 0;
 
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			sml_job_end_at_leaf(jobs->jobs[i],
-					    "looks for its switches again: the parent of a leaf is "
-					    "gone",
-					    false);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		sml_job_end_at_leaf(
+			job, "looks for its switches again: the parent of a leaf is gone", false);
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
@@ -423,9 +420,8 @@ uint64_t sml_leaf_deadline(const struct sml_jobs *jobs)
 	if (leaf->up.peer == NULL)
 		return UINT64_MAX;
 	due_ns = sml_earlier(leaf->pinged_ns + ping_ns(leaf), sml_link_silence_ends(&leaf->up));
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			due_ns = sml_earlier(due_ns, sml_parent_deadline(jobs->jobs[i]));
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		due_ns = sml_earlier(due_ns, sml_parent_deadline(job));
 	return due_ns;
 }
 
@@ -460,9 +456,8 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 	}
 	if (jobs->now_ns >= leaf->pinged_ns + ping_ns(leaf))
 		ping(jobs);
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL)
-			sml_parent_tick(jobs->jobs[i]);
+	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		sml_parent_tick(job);
 }
 
 void sml_leaf_stop(struct sml_jobs *jobs)
