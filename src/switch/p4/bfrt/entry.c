@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An entry of a table as a message of BF Runtime: see entry.h. */
-#include "switch/p4/bfrt/entry.h"
+/* An entry of a table as a message of BF Runtime: see session.h. */
+#include "switch/p4/bfrt/session.h"
 
 #include "core/base.h"
 

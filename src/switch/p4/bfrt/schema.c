@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The names of a program on a Tofino switch: see schema.h. The text comes from the network. */
-#include "switch/p4/bfrt/schema.h"
+/* The names of a program on a Tofino switch: see session.h. The text comes from the network. */
+#include "switch/p4/bfrt/session.h"
 
 #include <errno.h>
 #include <stdio.h>

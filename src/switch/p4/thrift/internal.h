@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by target.c (operations), tables.c (entries of tables) and owner.c. */
+/* Shared by target.c (operations), tables.c (entries of tables), program.c and owner.c. */
 #ifndef SML_SWITCH_P4_THRIFT_INTERNAL_H
 #define SML_SWITCH_P4_THRIFT_INTERNAL_H
 
@@ -53,6 +53,24 @@ struct sml_p4_target {
 
 /* Sets the rest of a sentence about what failed, frees `error`, and returns a negative errno. */
 int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error);
+
+/* A refusal becomes an error. */
+int sml_bmv2_need(struct sml_p4_target *target, const char *table, int rc);
+
+/* Of an operation: returns, with an error, if a call has failed or was refused. */
+#define SML_BMV2_CALL(ok, what, exception)                                                         \
+	do {                                                                                       \
+		bool refused_ = (exception) != NULL;                                               \
+		g_clear_object(&(exception));                                                      \
+		if (!(ok) || refused_)                                                             \
+			return sml_bmv2_fail(target, what, error);                                 \
+	} while (0)
+
+/* ---- program.c: 0, or an error with a text ---- */
+
+int sml_bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limits);
+/* The entries of its tables, its registers and its counters. */
+int sml_bmv2_forget_program(struct sml_p4_target *target);
 
 /* ---- tables.c: 0, SML_BMV2_REFUSED, or an error with a text ---- */
 

@@ -1,10 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Entries of BMv2's tables with exact matches, through Thrift: see internal.h. */
+#include <errno.h>
 #include <string.h>
 
 #include "switch/p4/thrift/internal.h"
 
-/* What came of a call; takes both. */
+/* ---- what came of a call ---- */
+
+int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error)
+{
+	/* Who has not even let us in may not be a simple_switch. */
+	bool is_stranger = error != NULL && !target->owner.holds;
+	int rc = target->services->error_set(
+		-EREMOTEIO, "the P4 switch at %s: %s: %s%s", target->where, what,
+		error != NULL ? error->message : "it refuses; does it run our program?",
+		is_stranger ? "; is that the --thrift-port of simple_switch?" : "");
+
+	g_clear_error(&error);
+	return rc;
+}
+
+int sml_bmv2_need(struct sml_p4_target *target, const char *table, int rc)
+{
+	return rc == SML_BMV2_REFUSED ? sml_bmv2_fail(target, table, NULL) : rc;
+}
+
+/* Takes both. */
 static int outcome(struct sml_p4_target *target, const char *table, gboolean ok,
 		   BmInvalidTableOperation *refusal, GError *error)
 {

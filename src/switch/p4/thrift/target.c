@@ -11,7 +11,6 @@
 #include <jansson.h>
 
 #include "net/connect.h"
-#include "switch/p4/bmv2.h"
 #include "switch/p4/thrift/internal.h"
 
 /* simple_switch drops what a port's queue (64 packets) cannot take; a burst of results is longer.
@@ -20,35 +19,7 @@
 #define WINDOW	      256
 #define TIMEOUT_MS    10000 /* of each of its calls */
 
-/* ---- errors ---- */
-
-int sml_bmv2_fail(struct sml_p4_target *target, const char *what, GError *error)
-{
-	/* Who has not even let us in may not be a simple_switch. */
-	bool is_stranger = error != NULL && !target->owner.holds;
-	int rc = target->services->error_set(
-		-EREMOTEIO, "the P4 switch at %s: %s: %s%s", target->where, what,
-		error != NULL ? error->message : "it refuses; does it run our program?",
-		is_stranger ? "; is that the --thrift-port of simple_switch?" : "");
-
-	g_clear_error(&error);
-	return rc;
-}
-
-#define CALL(ok, what, exception)                                                                  \
-	do {                                                                                       \
-		bool refused_ = (exception) != NULL;                                               \
-		g_clear_object(&(exception));                                                      \
-		if (!(ok) || refused_)                                                             \
-			return sml_bmv2_fail(target, what, error);                                 \
-	} while (0)
-
 /* ---- entries of tables ---- */
-
-static int need(struct sml_p4_target *target, const char *table, int rc)
-{
-	return rc == SML_BMV2_REFUSED ? sml_bmv2_fail(target, table, NULL) : rc;
-}
 
 static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
 {
@@ -58,7 +29,8 @@ static int bmv2_insert(struct sml_p4_target *target, const struct sml_p4_row *ro
 	for (unsigned i = 0; rc == 0 && i < n; i++) {
 		rc = sml_bmv2_owner_keep(target);
 		if (rc == 0)
-			rc = need(target, rows[i].table, sml_bmv2_add(target, &rows[i], &handle));
+			rc = sml_bmv2_need(target, rows[i].table,
+					   sml_bmv2_add(target, &rows[i], &handle));
 	}
 	return rc;
 }
@@ -69,7 +41,7 @@ static int find_entry(struct sml_p4_target *target, const struct sml_p4_row *row
 	int rc = sml_bmv2_owner_keep(target);
 
 	if (rc == 0)
-		rc = need(target, row->table, sml_bmv2_find(target, row, &entry));
+		rc = sml_bmv2_need(target, row->table, sml_bmv2_find(target, row, &entry));
 	*handle = rc == 0 ? entry.handle : 0;
 	return rc;
 }
@@ -79,7 +51,8 @@ static int bmv2_modify(struct sml_p4_target *target, const struct sml_p4_row *ro
 	gint32 handle;
 	int rc = find_entry(target, row, &handle);
 
-	return rc < 0 ? rc : need(target, row->table, sml_bmv2_change(target, row, handle));
+	return rc < 0 ? rc
+		      : sml_bmv2_need(target, row->table, sml_bmv2_change(target, row, handle));
 }
 
 static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *rows, unsigned n)
@@ -90,8 +63,8 @@ static int bmv2_remove(struct sml_p4_target *target, const struct sml_p4_row *ro
 	for (unsigned i = 0; rc == 0 && i < n; i++) {
 		rc = find_entry(target, &rows[i], &handle);
 		if (rc == 0)
-			rc = need(target, rows[i].table,
-				  sml_bmv2_delete(target, rows[i].table, handle));
+			rc = sml_bmv2_need(target, rows[i].table,
+					   sml_bmv2_delete(target, rows[i].table, handle));
 	}
 	return rc;
 }
@@ -114,11 +87,11 @@ static int add_node(struct sml_p4_target *target, struct sml_bmv2_group *group,
 						      node->replication, ports->str, "", &refusal,
 						      &error);
 	g_string_free(ports, TRUE);
-	CALL(ok, "a multicast node", refusal);
+	SML_BMV2_CALL(ok, "a multicast node", refusal);
 	group->n++;
 	ok = bm_simple_pre_l_a_g_if_bm_mc_node_associate(target->replication, SML_BMV2_CONTEXT,
 							 group->handle, *handle, &refusal, &error);
-	CALL(ok, "a multicast node", refusal);
+	SML_BMV2_CALL(ok, "a multicast node", refusal);
 	return 0;
 }
 
@@ -129,7 +102,7 @@ static int destroy_node(struct sml_p4_target *target, gint32 handle)
 	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_node_destroy(
 		target->replication, SML_BMV2_CONTEXT, handle, &refusal, &error);
 
-	CALL(ok, "a multicast node", refusal);
+	SML_BMV2_CALL(ok, "a multicast node", refusal);
 	return 0;
 }
 
@@ -140,7 +113,7 @@ static int destroy_group(struct sml_p4_target *target, gint32 handle)
 	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_destroy(
 		target->replication, SML_BMV2_CONTEXT, handle, &refusal, &error);
 
-	CALL(ok, "a multicast group", refusal);
+	SML_BMV2_CALL(ok, "a multicast group", refusal);
 	return 0;
 }
 
@@ -173,7 +146,7 @@ static int bmv2_add_group(struct sml_p4_target *target, uint16_t number,
 		return target->services->error_set(-EINVAL, "%u ports in a multicast group", n);
 	ok = bm_simple_pre_l_a_g_if_bm_mc_mgrp_create(target->replication, &group->handle,
 						      SML_BMV2_CONTEXT, number, &refusal, &error);
-	CALL(ok, "a multicast group", refusal);
+	SML_BMV2_CALL(ok, "a multicast group", refusal);
 	group->used = true;
 	group->n = 0;
 	for (unsigned i = 0; i < n && rc == 0; i++)
@@ -195,7 +168,7 @@ static int bmv2_read_counter(struct sml_p4_target *target, const char *name, uin
 	*packets = (uint64_t)value->packets;
 	*bytes = (uint64_t)value->bytes;
 	g_object_unref(value);
-	CALL(ok, name, refusal);
+	SML_BMV2_CALL(ok, name, refusal);
 	return 0;
 }
 
@@ -213,7 +186,7 @@ static int bmv2_read_registers(struct sml_p4_target *target, const char *name, u
 	if (whole)
 		memcpy(values, &g_array_index(all, gint64, first), n * sizeof(values[0]));
 	g_array_unref(all);
-	CALL(ok, name, refusal);
+	SML_BMV2_CALL(ok, name, refusal);
 	return whole ? 0 : sml_bmv2_fail(target, name, NULL);
 }
 
@@ -226,71 +199,11 @@ static int bmv2_write_register(struct sml_p4_target *target, const char *name, u
 		bm_standard_if_bm_register_write(target->standard, SML_BMV2_CONTEXT, name,
 						 (gint32)index, (gint64)value, &refusal, &error);
 
-	CALL(ok, name, refusal);
-	return 0;
-}
-
-/* ---- the program ---- */
-
-static int bmv2_limits(struct sml_p4_target *target, struct sml_p4_limits *limits)
-{
-	GError *error = NULL;
-	gchar *text = NULL;
-	bool ours;
-
-	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
-		return sml_bmv2_fail(target, "its program", error);
-	ours = sml_p4_bmv2_limits(text, strlen(text), limits);
-	g_free(text);
-	if (!ours)
-		return target->services->error_set(
-			-ENOENT,
-			"the P4 switch at %s runs another program: start simple_switch with "
-			"switchml-256.json (p4/v1model/switchml.p4)",
-			target->where);
+	SML_BMV2_CALL(ok, name, refusal);
 	return 0;
 }
 
 /* ---- forgetting what an earlier controller has left ---- */
-
-/* BMv2's own reset would also delete the constant entries of tables, which nobody can add again. */
-static int forget_state(void *context, enum sml_p4_bmv2_kind kind, const char *name)
-{
-	struct sml_p4_target *target = context;
-	BmInvalidRegisterOperation *no_registers = NULL;
-	BmInvalidCounterOperation *no_counters = NULL;
-	GError *error = NULL;
-	gboolean ok;
-	int rc = sml_bmv2_owner_keep(target);
-
-	if (rc < 0)
-		return rc;
-	if (kind == SML_P4_BMV2_TABLE) {
-		return need(target, name, sml_bmv2_owner_clear(target, name));
-	} else if (kind == SML_P4_BMV2_REGISTERS) {
-		ok = bm_standard_if_bm_register_reset(target->standard, SML_BMV2_CONTEXT, name,
-						      &no_registers, &error);
-		CALL(ok, name, no_registers);
-	} else {
-		ok = bm_standard_if_bm_counter_reset_all(target->standard, SML_BMV2_CONTEXT, name,
-							 &no_counters, &error);
-		CALL(ok, name, no_counters);
-	}
-	return 0;
-}
-
-static int forget_program(struct sml_p4_target *target)
-{
-	GError *error = NULL;
-	gchar *text = NULL;
-	int rc;
-
-	if (!bm_standard_if_bm_get_config(target->standard, &text, &error))
-		return sml_bmv2_fail(target, "its program", error);
-	rc = sml_p4_bmv2_each_state(text, strlen(text), forget_state, target);
-	g_free(text);
-	return rc;
-}
 
 static int forget_groups(struct sml_p4_target *target)
 {
@@ -303,7 +216,7 @@ static int forget_groups(struct sml_p4_target *target)
 	gboolean ok = bm_simple_pre_l_a_g_if_bm_mc_get_entries(target->replication, &text,
 							       SML_BMV2_CONTEXT, &refusal, &error);
 
-	CALL(ok, "the multicast groups", refusal);
+	SML_BMV2_CALL(ok, "the multicast groups", refusal);
 	entries = json_loads(text, 0, NULL);
 	g_free(text);
 	if (entries == NULL)
@@ -361,12 +274,12 @@ static int take_over_switch(struct sml_p4_target *target)
 	struct sml_p4_limits limits;
 	GError *error = NULL;
 	gint32 result;
-	int rc = bmv2_limits(target, &limits);
+	int rc = sml_bmv2_limits(target, &limits);
 
 	if (rc == 0)
 		rc = sml_bmv2_owner_take(target);
 	if (rc == 0)
-		rc = forget_program(target);
+		rc = sml_bmv2_forget_program(target);
 	if (rc == 0)
 		rc = forget_groups(target);
 	if (rc < 0)
@@ -425,7 +338,7 @@ const struct sml_p4_target_operations sml_p4_target_operations = {
 	.window = WINDOW,
 	.open = bmv2_open,
 	.close = bmv2_close,
-	.limits = bmv2_limits,
+	.limits = sml_bmv2_limits,
 	.check = sml_bmv2_owner_beat,
 	.insert = bmv2_insert,
 	.modify = bmv2_modify,
