@@ -174,10 +174,10 @@ TEST_WITH(a_ranks_interval_is_from_one_report_to_the_next, begin, end)
 	/* Rank 2 has never told. */
 	world.before.workers[2].traffic = NULL;
 	look();
-	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 10000);
-	assert_true(world.ranks[0].timeouts == 2 && world.ranks[0].fast == 3);
-	assert_false(world.ranks[1].has_traffic || world.ranks[2].has_traffic);
-	assert_true(world.job.bytes_sent == 10000 && world.job.timeouts == 2);
+	assert_true(world.ranks[0].traffic.known && world.ranks[0].traffic.bytes_sent == 10000);
+	assert_true(world.ranks[0].traffic.timeouts == 2 && world.ranks[0].traffic.fast == 3);
+	assert_false(world.ranks[1].traffic.known || world.ranks[2].traffic.known);
+	assert_true(world.job.traffic.bytes_sent == 10000 && world.job.traffic.timeouts == 2);
 }
 
 TEST_WITH(the_link_is_shared_by_frames, begin, end)
@@ -246,9 +246,9 @@ TEST_WITH(ranks_at_leaves_are_not_waited_for_here_but_their_leaf_is, begin, end)
 	assert_true(world.job.slowest_share == 0.75);
 	assert_true(world.ranks[2].known && world.ranks[2].waited_share == 0.25);
 	assert_false(world.ranks[0].known || world.ranks[1].known);
-	assert_true(world.ranks[0].has_traffic && world.ranks[0].bytes_sent == 1000);
-	assert_true(
-		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
+	assert_true(world.ranks[0].traffic.known && world.ranks[0].traffic.bytes_sent == 1000);
+	assert_true(sml_view_branch_rates(&world.view, world.view.now->status->jobs[0],
+					  world.view.now->status->jobs[0]->branches[0], &branch));
 	assert_true(branch.contributions == 100 && branch.waited_share == 0.75);
 	/* A rank may be slower than the leaf. */
 	begin();
@@ -266,8 +266,8 @@ TEST_WITH(a_leaf_that_has_just_come_has_no_rates, begin, end)
 	add_leaf(0, 100, 300);
 	world.before.job.n_branches = 0;
 	look();
-	assert_false(
-		sml_view_branch_rates(&world.view, world.view.now->status->jobs[0], 0, &branch));
+	assert_false(sml_view_branch_rates(&world.view, world.view.now->status->jobs[0],
+					   world.view.now->status->jobs[0]->branches[0], &branch));
 	assert_true(world.job.known && world.job.uses == 0 && world.job.slowest_leaf == NULL);
 }
 
@@ -275,12 +275,12 @@ TEST_WITH(a_leaf_that_has_just_come_has_no_rates, begin, end)
 TEST_WITH(without_the_ranks_reports_there_is_no_throughput, begin, end)
 {
 	look();
-	assert_true(world.job.has_traffic);
+	assert_true(world.job.traffic.known);
 	begin();
 	for (unsigned i = 0; i < RANKS; i++)
 		world.now.workers[i].traffic = NULL;
 	look();
-	assert_true(world.job.known && !world.job.has_traffic);
+	assert_true(world.job.known && !world.job.traffic.known);
 }
 
 TEST_WITH(ranks_that_one_rank_sends_for_are_a_group, begin, end)
@@ -301,5 +301,5 @@ TEST_WITH(a_counter_never_runs_backwards, begin, end)
 	world.before.traffic[0].bytes_sent = 5;
 	world.before.workers[1].traffic_age_ms = UINT64_MAX; /* a lie */
 	look();
-	assert_true(world.ranks[0].contributions == 0 && world.ranks[0].bytes_sent == 0);
+	assert_true(world.ranks[0].contributions == 0 && world.ranks[0].traffic.bytes_sent == 0);
 }

@@ -48,7 +48,8 @@ const struct sml_record sml_switch_rates_record = RECORD(switch_rates);
 /* What ranks count is unknown until one of them has reported it twice. */
 #define RATE(name, member) FIELD(name, struct sml_job_rates, member)
 #define MOVED(name, member)                                                                        \
-	FIELD(name, struct sml_job_rates, member, KNOWN(struct sml_job_rates, has_traffic))
+	FIELD(name, struct sml_job_rates, traffic.member,                                          \
+	      KNOWN(struct sml_job_rates, traffic.known))
 static const struct sml_field job_rates[] = {
 	RATE("uses", uses),
 	RATE("resends", resends),
@@ -71,12 +72,12 @@ const struct sml_record sml_job_rates_record = RECORD(job_rates);
 
 #define RATE(name, member, ...) FIELD(name, struct sml_rank_rates, member, __VA_ARGS__)
 static const struct sml_field rank_traffic_rates[] = {
-	RATE("packets_sent", packets_sent),
-	RATE("packets_received", packets_received),
-	RATE("bytes_sent", bytes_sent),
-	RATE("bytes_received", bytes_received),
-	RATE("retransmits_timeout", timeouts),
-	RATE("retransmits_fast", fast),
+	RATE("packets_sent", traffic.packets_sent),
+	RATE("packets_received", traffic.packets_received),
+	RATE("bytes_sent", traffic.bytes_sent),
+	RATE("bytes_received", traffic.bytes_received),
+	RATE("retransmits_timeout", traffic.timeouts),
+	RATE("retransmits_fast", traffic.fast),
 	RATE("link_share", link_share, .nullable = true,
 	     .help = "Of the busier direction; null: the link's speed is not known."),
 };
@@ -89,7 +90,7 @@ static const struct sml_field rank_rates[] = {
 	{.name = "traffic",
 	 .type = SML_FIELD_PART,
 	 .record = &rank_traffic_rates_record,
-	 KNOWN(struct sml_rank_rates, has_traffic)},
+	 KNOWN(struct sml_rank_rates, traffic.known)},
 };
 const struct sml_record sml_rank_rates_record = RECORD(rank_rates);
 #undef RATE

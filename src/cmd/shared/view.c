@@ -133,7 +133,7 @@ static const SmlControl__JobStatus *job_before(const struct sml_view *view,
 	return NULL;
 }
 
-static double link_share(const struct sml_rank_rates *rates, uint32_t link_mbits)
+static double link_share(const struct sml_traffic_rates *rates, uint32_t link_mbits)
 {
 	double sent = rates->bytes_sent + FRAME_BYTES * rates->packets_sent;
 	double received = rates->bytes_received + FRAME_BYTES * rates->packets_received;
@@ -156,19 +156,20 @@ static void add_traffic(const struct sml_view *view, const SmlControl__WorkerSta
 			const SmlControl__WorkerStatus *now, struct sml_rank_rates *rates)
 {
 	const SmlControl__Traffic *then = before->traffic, *traffic = now->traffic;
+	struct sml_traffic_rates *moved = &rates->traffic;
 	double seconds = seconds_between(view->before->status->uptime_ms - before->traffic_age_ms,
 					 view->now->status->uptime_ms - now->traffic_age_ms);
 
 	if (then == NULL || traffic == NULL || seconds <= 0)
 		return;
-	rates->has_traffic = true;
-	rates->packets_sent = rate(then->packets_sent, traffic->packets_sent, seconds);
-	rates->packets_received = rate(then->packets_received, traffic->packets_received, seconds);
-	rates->bytes_sent = rate(then->bytes_sent, traffic->bytes_sent, seconds);
-	rates->bytes_received = rate(then->bytes_received, traffic->bytes_received, seconds);
-	rates->timeouts = rate(then->retransmits_timeout, traffic->retransmits_timeout, seconds);
-	rates->fast = rate(then->retransmits_fast, traffic->retransmits_fast, seconds);
-	rates->link_share = link_share(rates, traffic->link_mbits);
+	moved->known = true;
+	moved->packets_sent = rate(then->packets_sent, traffic->packets_sent, seconds);
+	moved->packets_received = rate(then->packets_received, traffic->packets_received, seconds);
+	moved->bytes_sent = rate(then->bytes_sent, traffic->bytes_sent, seconds);
+	moved->bytes_received = rate(then->bytes_received, traffic->bytes_received, seconds);
+	moved->timeouts = rate(then->retransmits_timeout, traffic->retransmits_timeout, seconds);
+	moved->fast = rate(then->retransmits_fast, traffic->retransmits_fast, seconds);
+	rates->link_share = link_share(moved, traffic->link_mbits);
 	rates->waited_inside = waited_share(then->waited_ms, traffic->waited_ms, seconds);
 }
 
@@ -184,33 +185,29 @@ static void rank_rates(const struct sml_view *view, const SmlControl__WorkerStat
 	add_traffic(view, before, now, rates);
 }
 
-static void add_rank(struct sml_job_rates *job, const struct sml_rank_rates *rank)
+void sml_view_add_traffic(struct sml_traffic_rates *sum, const struct sml_traffic_rates *more)
 {
-	job->has_traffic |= rank->has_traffic;
-	job->bytes_sent += rank->bytes_sent;
-	job->bytes_received += rank->bytes_received;
-	job->packets_sent += rank->packets_sent;
-	job->packets_received += rank->packets_received;
-	job->timeouts += rank->timeouts;
-	job->fast += rank->fast;
-	if (rank->link_share > job->link_share)
-		job->link_share = rank->link_share;
+	sum->known |= more->known;
+	sum->packets_sent += more->packets_sent;
+	sum->packets_received += more->packets_received;
+	sum->bytes_sent += more->bytes_sent;
+	sum->bytes_received += more->bytes_received;
+	sum->timeouts += more->timeouts;
+	sum->fast += more->fast;
 }
 
-/* The same leaf in the answer before; NULL: it was not there. */
-static const SmlControl__BranchStatus *branch_before(const SmlControl__JobStatus *before,
-						     const SmlControl__BranchStatus *branch)
+const SmlControl__BranchStatus *sml_view_branch(const SmlControl__JobStatus *job, const char *leaf)
 {
-	for (size_t i = 0; i < before->n_branches; i++)
-		if (strcmp(before->branches[i]->leaf, branch->leaf) == 0)
-			return before->branches[i];
+	for (size_t i = 0; i < job->n_branches; i++)
+		if (strcmp(job->branches[i]->leaf, leaf) == 0)
+			return job->branches[i];
 	return NULL;
 }
 
 static bool branch_rates(const SmlControl__JobStatus *before, const SmlControl__BranchStatus *now,
 			 double seconds, struct sml_branch_rates *rates)
 {
-	const SmlControl__BranchStatus *then = before ? branch_before(before, now) : NULL;
+	const SmlControl__BranchStatus *then = before ? sml_view_branch(before, now->leaf) : NULL;
 
 	*rates = (struct sml_branch_rates){.contributions = 0};
 	if (then == NULL)
@@ -294,7 +291,9 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 		return;
 	for (size_t i = 0; i < job->n_workers; i++) {
 		rank_rates(view, before->workers[i], job->workers[i], &ranks[i]);
-		add_rank(rates, &ranks[i]);
+		sml_view_add_traffic(&rates->traffic, &ranks[i].traffic);
+		if (ranks[i].link_share > rates->link_share)
+			rates->link_share = ranks[i].link_share;
 	}
 	find_slowest(before, job, seconds, rates, ranks);
 	then = sum_of_stripes(before);
@@ -304,13 +303,12 @@ void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus
 	rates->duplicates = rate(then.duplicates, now.duplicates, seconds);
 }
 
-bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
-			   struct sml_branch_rates *rates)
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
+			   const SmlControl__BranchStatus *branch, struct sml_branch_rates *rates)
 {
 	const double seconds = sml_view_seconds(view);
 
-	return branch_rates(seconds > 0 ? job_before(view, job) : NULL, job->branches[n], seconds,
-			    rates);
+	return branch_rates(seconds > 0 ? job_before(view, job) : NULL, branch, seconds, rates);
 }
 
 /* ---- hosts ---- */

@@ -32,7 +32,15 @@ struct sml_switch_rates {
 	double bytes_received, bytes_sent; /* UDP payload */
 };
 
-/* What a rank moves, as it counts. */
+/* What a rank moves, or several ranks do, as they count it. */
+struct sml_traffic_rates {
+	bool known;
+	double packets_sent, packets_received;
+	double bytes_sent, bytes_received;
+	double timeouts,
+		fast; /* packets sent again: by the timer, and as later ones were answered */
+};
+
 struct sml_rank_rates {
 	bool known; /* of the switch's own counters, which are the next three; not of ranks at
 		       leaves */
@@ -42,11 +50,7 @@ struct sml_rank_rates {
 	 * known; of that, for which only ranks that share its memory did.
 	 */
 	double waited_share, waited_inside;
-	bool has_traffic; /* of the rank's counters, which follow */
-	double packets_sent, packets_received;
-	double bytes_sent, bytes_received;
-	double timeouts,
-		fast;	   /* packets sent again: by the timer, and as later ones were answered */
+	struct sml_traffic_rates traffic;
 	double link_share; /* of the busier direction, 0 to 1; below 0 if not known */
 };
 
@@ -55,9 +59,7 @@ struct sml_job_rates {
 	double uses; /* of slots, completed */
 	double resends,
 		duplicates; /* packets that came again: the result was lost, or is missing */
-	bool has_traffic;   /* of the ranks' counters, which follow; a leaf is told none */
-	double bytes_sent, bytes_received, packets_sent, packets_received; /* of all ranks */
-	double timeouts, fast;
+	struct sml_traffic_rates traffic; /* of all ranks; a leaf is told none */
 	/* The rank or the leaf for which the others waited longest: -1 and NULL if for none. */
 	int slowest;
 	const char *slowest_leaf; /* as long as the view has this answer */
@@ -109,9 +111,15 @@ void sml_view_switch_rates(const struct sml_view *view, struct sml_switch_rates 
 void sml_view_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
 			struct sml_job_rates *rates, struct sml_rank_rates *ranks);
 
-/* Of a leaf that the job has: n < job->n_branches. False if they are not known. */
-bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job, size_t n,
-			   struct sml_branch_rates *rates);
+/* Of a leaf that the job has. False if they are not known. */
+bool sml_view_branch_rates(const struct sml_view *view, const SmlControl__JobStatus *job,
+			   const SmlControl__BranchStatus *branch, struct sml_branch_rates *rates);
+
+/* What the leaf of this name contributes to the job; NULL: there is none. */
+const SmlControl__BranchStatus *sml_view_branch(const SmlControl__JobStatus *job, const char *leaf);
+
+/* The sum is known as soon as any part of it is. */
+void sml_view_add_traffic(struct sml_traffic_rates *sum, const struct sml_traffic_rates *more);
 
 /*
  * The first rank of those that share this one's memory, and how many there are; 0 if it is alone.

@@ -112,11 +112,11 @@ static void add_job_rates(const struct sml_view *view, const SmlControl__JobStat
 	add_rates(object, rates.known, &sml_job_rates_record, &rates);
 	/* A leaf knows no counters of a switch from a rank behind it, but its traffic. */
 	for (size_t i = 0; i < job->n_workers; i++)
-		add_rates(json_array_get(workers, i), ranks[i].known || ranks[i].has_traffic,
+		add_rates(json_array_get(workers, i), ranks[i].known || ranks[i].traffic.known,
 			  &sml_rank_rates_record, &ranks[i]);
 	for (size_t i = 0; i < job->n_branches; i++) {
 		struct sml_branch_rates leaf;
-		bool known = sml_view_branch_rates(view, job, i, &leaf);
+		bool known = sml_view_branch_rates(view, job, job->branches[i], &leaf);
 
 		add_rates(json_array_get(leaves, i), known, &sml_branch_rates_record, &leaf);
 	}

@@ -261,13 +261,6 @@ static int watch(const struct options *options, struct sml_view *views, size_t n
 	return !ok;
 }
 
-static int once(const struct options *options, struct sml_view *views, size_t n)
-{
-	bool ok = query_all(views, n);
-
-	return print_all(options, views, n) != 0 || !ok;
-}
-
 int sml_command_status(int argc, char **argv)
 {
 	static const struct argp parser = {
@@ -292,7 +285,12 @@ int sml_command_status(int argc, char **argv)
 		(void)print_all(&options, views, 0);
 	if (n == 0)
 		return 1;
-	rc = options.watch ? watch(&options, views, n) : once(&options, views, n);
+	if (options.watch) {
+		rc = watch(&options, views, n);
+	} else {
+		rc = !query_all(views, n);
+		rc |= print_all(&options, views, n);
+	}
 	for (size_t i = 0; i < n; i++)
 		sml_view_free(&views[i]);
 	return rc;

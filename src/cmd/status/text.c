@@ -220,11 +220,14 @@ static void print_share(double share)
 static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 			     const struct sml_rank_rates *rates)
 {
+	const struct sml_traffic_rates *traffic = &rates->traffic;
+
 	printf("  %4u  %s%*s ", worker->rank, worker->host, sml_columns_gap(worker->host, 20), "");
-	if (rates->has_traffic)
-		printf("%10.2f %10.2f %10.0f %8.1f %8.1f", rates->bytes_sent / 1e6,
-		       rates->bytes_received / 1e6, rates->packets_sent + rates->packets_received,
-		       rates->timeouts, rates->fast);
+	if (traffic->known)
+		printf("%10.2f %10.2f %10.0f %8.1f %8.1f", traffic->bytes_sent / 1e6,
+		       traffic->bytes_received / 1e6,
+		       traffic->packets_sent + traffic->packets_received, traffic->timeouts,
+		       traffic->fast);
 	else
 		printf("%10s %10s %10s %8s %8s", "-", "-", "-", "-", "-");
 	if (rates->known)
@@ -232,7 +235,7 @@ static void print_rank_rates(const SmlControl__WorkerStatus *worker,
 	else
 		printf(" %9s", "-");
 	print_share(rates->waited_share);
-	print_share(rates->has_traffic ? rates->link_share : -1);
+	print_share(traffic->known ? rates->link_share : -1);
 	printf("\n");
 }
 
@@ -240,13 +243,15 @@ static void print_branch_rates(const struct sml_view *view, const SmlControl__Jo
 {
 	struct sml_branch_rates rates;
 
-	for (size_t i = 0; i < job->n_branches; i++)
-		if (sml_view_branch_rates(view, job, i, &rates))
+	for (size_t i = 0; i < job->n_branches; i++) {
+		const SmlControl__BranchStatus *branch = job->branches[i];
+
+		if (sml_view_branch_rates(view, job, branch, &rates))
 			printf("  leaf %s with %u rank%s: %.0f contributions/s, lost/s %.1f, "
 			       "waited for %.1f%%\n",
-			       job->branches[i]->leaf, job->branches[i]->ranks,
-			       sml_plural(job->branches[i]->ranks), rates.contributions,
-			       rates.resends, 100 * rates.waited_share);
+			       branch->leaf, branch->ranks, sml_plural(branch->ranks),
+			       rates.contributions, rates.resends, 100 * rates.waited_share);
+	}
 }
 
 static void print_job_rates(const struct sml_view *view, const SmlControl__JobStatus *job)

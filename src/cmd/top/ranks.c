@@ -85,13 +85,25 @@ static const struct sml_column rank_columns[] = {
 #define RANK_COLUMNS (sizeof(rank_columns) / sizeof(rank_columns[0]))
 /* What a leaf or a host has instead of the rest. */
 #define FIRST_NUMBER 2
+#define TRAFFIC	     5
 #define END_OF_SUMS  9
+
+/* The cells from MB/S OUT to LATER/S. */
+static void set_traffic(const char *cells[TRAFFIC], char t[TRAFFIC][16],
+			const struct sml_traffic_rates *rates)
+{
+	cells[0] = sml_top_number(t[0], rates->known, rates->bytes_sent / 1e6);
+	cells[1] = sml_top_number(t[1], rates->known, rates->bytes_received / 1e6);
+	cells[2] =
+		sml_top_number(t[2], rates->known, rates->packets_sent + rates->packets_received);
+	cells[3] = sml_top_number(t[3], rates->known, rates->timeouts);
+	cells[4] = sml_top_number(t[4], rates->known, rates->fast);
+}
 
 /* indent: where the rank begins in the tree; 0: it is in a list, with its host. */
 static void draw_rank(int y, int indent, const struct rank *rank, const struct sml_columns *layout)
 {
 	const struct sml_rank_rates *rates = rank->rates;
-	bool known = rates->has_traffic;
 	char t[8][16], host[NAME_BYTES], who[NAME_BYTES + 16], seen[16];
 
 	if (indent > 0)
@@ -102,20 +114,16 @@ static void draw_rank(int y, int indent, const struct rank *rank, const struct s
 	/* A rank that has not come was never seen. */
 	snprintf(seen, sizeof(seen), rank->worker->pid ? "%.1f" : "-",
 		 (double)rank->worker->last_seen_ms / 1e3);
-	const char *const cells[RANK_COLUMNS] = {
+	const char *cells[RANK_COLUMNS] = {
 		who,
 		rank->worker->state,
-		sml_top_number(t[0], known, rates->bytes_sent / 1e6),
-		sml_top_number(t[1], known, rates->bytes_received / 1e6),
-		sml_top_number(t[2], known, rates->packets_sent + rates->packets_received),
-		sml_top_number(t[3], known, rates->timeouts),
-		sml_top_number(t[4], known, rates->fast),
-		sml_top_number(t[5], rates->known, rates->resends),
+		[FIRST_NUMBER + TRAFFIC] = sml_top_number(t[5], rates->known, rates->resends),
 		sml_top_share(t[6], rates->waited_share),
-		sml_top_share(t[7], known ? rates->link_share : -1),
+		sml_top_share(t[7], rates->traffic.known ? rates->link_share : -1),
 		seen,
 	};
 
+	set_traffic(cells + FIRST_NUMBER, t, &rates->traffic);
 	sml_top_draw_cells(y, false, layout, cells);
 }
 
@@ -128,50 +136,30 @@ static bool send_as_one(const struct rank *ranks, size_t n)
 	return n > 1 && ranks->worker->sender > 0;
 }
 
-/* What a leaf of this switch contributes to the job. */
-static bool look_at_leaf(const struct sml_top_row *row, const char *name,
-			 struct sml_branch_rates *rates)
-{
-	for (size_t i = 0; i < row->job->n_branches; i++)
-		if (strcmp(row->job->branches[i]->leaf, name) == 0)
-			return sml_view_branch_rates(row->view, row->job, i, rates);
-	return false;
-}
-
 /* A leaf or a host, with the sums of its n ranks. */
 static void draw_branch(int y, int indent, int depth, const struct sml_top_row *row,
 			const struct rank *ranks, size_t n, const struct sml_columns *layout)
 {
-	struct sml_rank_rates sum = {.known = false};
+	struct sml_traffic_rates sum = {.known = false};
 	struct sml_branch_rates leaf = {.resends = 0};
-	bool is_leaf = depth == 0 && look_at_leaf(row, position_at(ranks, depth), &leaf);
+	const SmlControl__BranchStatus *branch =
+		depth == 0 ? sml_view_branch(row->job, position_at(ranks, depth)) : NULL;
+	bool is_leaf = branch && sml_view_branch_rates(row->view, row->job, branch, &leaf);
 	const int room = sml_columns_width(layout, 0, FIRST_NUMBER) - indent - 3;
 	char name[NAME_BYTES], sends[32] = "", t[8][16];
 	char line[SML_COLUMNS_LINE];
 	size_t length;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct sml_rank_rates *rates = ranks[i].rates;
-
-		sum.has_traffic |= rates->has_traffic;
-		sum.bytes_sent += rates->bytes_sent;
-		sum.bytes_received += rates->bytes_received;
-		sum.packets_sent += rates->packets_sent + rates->packets_received;
-		sum.timeouts += rates->timeouts;
-		sum.fast += rates->fast;
-	}
+	for (size_t i = 0; i < n; i++)
+		sml_view_add_traffic(&sum, &ranks[i].rates->traffic);
 	if (depth == DEPTH - 1 && send_as_one(ranks, n))
 		snprintf(sends, sizeof(sends), ", rank %u sends", ranks->worker->sender - 1);
-	const char *const cells[END_OF_SUMS - FIRST_NUMBER] = {
-		sml_top_number(t[0], sum.has_traffic, sum.bytes_sent / 1e6),
-		sml_top_number(t[1], sum.has_traffic, sum.bytes_received / 1e6),
-		sml_top_number(t[2], sum.has_traffic, sum.packets_sent),
-		sml_top_number(t[3], sum.has_traffic, sum.timeouts),
-		sml_top_number(t[4], sum.has_traffic, sum.fast),
-		sml_top_number(t[5], is_leaf, leaf.resends),
+	const char *cells[END_OF_SUMS - FIRST_NUMBER] = {
+		[TRAFFIC] = sml_top_number(t[5], is_leaf, leaf.resends),
 		is_leaf ? sml_top_share(t[6], leaf.waited_share) : "-",
 	};
 
+	set_traffic(cells, t, &sum);
 	sml_top_plain(name, sizeof(name), position_at(ranks, depth));
 	length = (size_t)snprintf(line, sizeof(line), "%*s+- ", indent, "");
 	length += sml_columns_put(line + length, sizeof(line) - length, name, room);
@@ -188,14 +176,6 @@ struct lines {
 static bool has_line(struct lines *lines)
 {
 	return lines->skip-- <= 0 && lines->y < lines->end;
-}
-
-static void draw_list(struct lines *lines, const struct rank *ranks, size_t n,
-		      const struct sml_columns *layout)
-{
-	for (size_t i = 0; i < n; i++)
-		if (has_line(lines))
-			draw_rank(lines->y++, 0, &ranks[i], layout);
 }
 
 static void draw_tree(struct lines *lines, const struct sml_top_row *row, const struct rank *ranks,
@@ -274,11 +254,9 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 		goto free_ranks;
 	sml_view_job_rates(row->view, row->job, &job, rates);
 	for (size_t i = 0; i < n; i++)
-		ranks[i] = (struct rank){
-			row->job->workers[i], &rates[i],
-			sml_top_key_of(screen->sort, rates[i].bytes_sent + rates[i].bytes_received,
-				       rates[i].timeouts + rates[i].fast + rates[i].resends,
-				       rates[i].waited_share)};
+		ranks[i] = (struct rank){row->job->workers[i], &rates[i],
+					 sml_top_key_of(screen->sort, &rates[i].traffic,
+							rates[i].resends, rates[i].waited_share)};
 	sort_by_position = screen->is_tree;
 	qsort(ranks, n, sizeof(ranks[0]), compare_ranks);
 	y = draw_summary(row, &job, y);
@@ -290,8 +268,9 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 	lines.skip = screen->first;
 	if (screen->is_tree)
 		draw_tree(&lines, row, ranks, n, &layout);
-	else
-		draw_list(&lines, ranks, n, &layout);
+	for (size_t i = 0; !screen->is_tree && i < n; i++)
+		if (has_line(&lines))
+			draw_rank(lines.y++, 0, &ranks[i], &layout);
 free_ranks:
 	free(ranks);
 	free(rates);

@@ -31,13 +31,6 @@ static bool is_chosen(const struct sml_top_screen *screen, const struct sml_top_
 	       strcmp(row->view->address, screen->address) == 0;
 }
 
-static void choose(struct sml_top_screen *screen, const struct sml_top_row *row)
-{
-	snprintf(screen->name, sizeof(screen->name), "%s", row->job->job);
-	snprintf(screen->address, sizeof(screen->address), "%s", row->view->address);
-	screen->number = row->job->job_number;
-}
-
 static void look_at_job(struct sml_top_row *row, enum sml_top_sort sort)
 {
 	struct sml_rank_rates *ranks = sml_view_ranks(row->job);
@@ -47,15 +40,15 @@ static void look_at_job(struct sml_top_row *row, enum sml_top_sort sort)
 	if (ranks != NULL)
 		sml_view_job_rates(row->view, row->job, rates, ranks);
 	free(ranks);
-	row->key =
-		sml_top_key_of(sort, rates->bytes_sent + rates->bytes_received,
-			       rates->timeouts + rates->fast + rates->resends + rates->duplicates,
-			       rates->slowest_share);
+	row->key = sml_top_key_of(sort, &rates->traffic, rates->resends + rates->duplicates,
+				  rates->slowest_share);
 }
 
 /* The selection follows its job, when rows move. */
 static void gather(struct sml_top_screen *screen, const struct sml_view *views, size_t n)
 {
+	struct sml_top_row *row;
+
 	screen->n_rows = 0;
 	screen->is_early = false;
 	for (size_t i = 0; i < n; i++) {
@@ -64,14 +57,12 @@ static void gather(struct sml_top_screen *screen, const struct sml_view *views, 
 		screen->is_early |= status == NULL && views[i].error[0] == '\0';
 
 		for (size_t j = 0; status != NULL && j < status->n_jobs; j++) {
-			struct sml_top_row *row = &screen->rows[screen->n_rows];
-
 			if (screen->n_rows == SML_TOP_ROWS)
 				break;
+			row = &screen->rows[screen->n_rows++];
 			row->view = &views[i];
 			row->job = status->jobs[j];
 			look_at_job(row, screen->sort);
-			screen->n_rows++;
 		}
 	}
 	qsort(screen->rows, (size_t)screen->n_rows, sizeof(screen->rows[0]), compare_rows);
@@ -80,8 +71,12 @@ static void gather(struct sml_top_screen *screen, const struct sml_view *views, 
 			screen->selected = i;
 	if (screen->selected >= screen->n_rows)
 		screen->selected = screen->n_rows > 0 ? screen->n_rows - 1 : 0;
-	if (screen->n_rows > 0 && !screen->is_open)
-		choose(screen, &screen->rows[screen->selected]);
+	if (screen->n_rows == 0 || screen->is_open)
+		return;
+	row = &screen->rows[screen->selected];
+	snprintf(screen->name, sizeof(screen->name), "%s", row->job->job);
+	snprintf(screen->address, sizeof(screen->address), "%s", row->view->address);
+	screen->number = row->job->job_number;
 }
 
 /* ---- jobs ---- */
@@ -102,7 +97,7 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row,
 		     const struct sml_columns *layout)
 {
 	const struct sml_job_rates *rates = &row->rates;
-	const bool known = rates->has_traffic;
+	const struct sml_traffic_rates *traffic = &rates->traffic;
 	char t[8][16], n[3][16], name[NAME_BYTES], slowest[16] = "-";
 
 	/* An open job has the leaf's name. */
@@ -120,12 +115,12 @@ static void draw_job(int y, bool marked, const struct sml_top_row *row,
 		n[0],
 		n[1],
 		n[2],
-		sml_top_number(t[0], known, rates->bytes_sent / 1e6),
-		sml_top_number(t[1], known, rates->bytes_received / 1e6),
+		sml_top_number(t[0], traffic->known, traffic->bytes_sent / 1e6),
+		sml_top_number(t[1], traffic->known, traffic->bytes_received / 1e6),
 		sml_top_number(t[2], rates->known, rates->uses),
 		sml_top_share(t[3], rates->link_share),
-		sml_top_number(t[4], known, rates->timeouts),
-		sml_top_number(t[5], known, rates->fast),
+		sml_top_number(t[4], traffic->known, traffic->timeouts),
+		sml_top_number(t[5], traffic->known, traffic->fast),
 		sml_top_number(t[6], rates->known, rates->resends),
 		sml_top_number(t[7], rates->known, rates->duplicates),
 		slowest,
@@ -269,20 +264,13 @@ static void draw_help(int y)
 		sml_top_put(y++, false, lines[i]);
 }
 
-static const struct sml_top_row *open_row(const struct sml_top_screen *screen)
-{
-	for (int i = 0; i < screen->n_rows; i++)
-		if (is_chosen(screen, &screen->rows[i]))
-			return &screen->rows[i];
-	return NULL;
-}
-
 static void draw_table(struct sml_top_screen *screen, int y, int end)
 {
-	const struct sml_top_row *row = screen->is_open ? open_row(screen) : NULL;
+	const struct sml_top_row *row = &screen->rows[screen->selected];
 	char name[64];
 
-	if (row != NULL)
+	/* gather() has selected the job, if it is there. */
+	if (screen->is_open && screen->n_rows > 0 && is_chosen(screen, row))
 		sml_top_draw_ranks(screen, row, y, end);
 	else if (screen->is_open)
 		sml_top_print(y, false, "job %s is not at %s now",

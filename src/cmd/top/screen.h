@@ -53,10 +53,11 @@ void sml_top_draw_ranks(struct sml_top_screen *screen, const struct sml_top_row 
 unsigned sml_top_count_hosts(const SmlControl__JobStatus *job);
 
 /* Jobs and ranks are sorted by this, and then by their names. */
-static inline double sml_top_key_of(enum sml_top_sort sort, double bytes, double again,
-				    double waited)
+static inline double sml_top_key_of(enum sml_top_sort sort, const struct sml_traffic_rates *traffic,
+				    double again, double waited)
 {
-	const double keys[SML_TOP_SORTS] = {0, bytes, again, waited};
+	const double keys[SML_TOP_SORTS] = {0, traffic->bytes_sent + traffic->bytes_received,
+					    traffic->timeouts + traffic->fast + again, waited};
 
 	return keys[sort];
 }
