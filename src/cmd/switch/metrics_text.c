@@ -102,7 +102,7 @@ static uint64_t of_switch(const struct writer *writer, const char *name)
 	return 0;
 }
 
-/* A sample of a field, unless its value is unknown. Milliseconds become seconds. */
+/* A field, unless its value is unknown. Milliseconds become seconds, and an array its length. */
 static void write_field(const struct writer *writer, const struct sml_field *field,
 			const struct sample *sample)
 {
@@ -116,6 +116,8 @@ static void write_field(const struct writer *writer, const struct sml_field *fie
 			(double)*(const uint64_t *)at / 1e3);
 	else if (field->type == SML_FIELD_U64)
 		end(writer, *(const uint64_t *)at);
+	else if (field->type == SML_FIELD_RECORDS)
+		end(writer, *(const size_t *)((const char *)sample->object + field->count));
 	else
 		end(writer, *(const uint32_t *)at);
 }
@@ -130,18 +132,6 @@ static void write_build(const struct writer *writer, const struct sample *sample
 	fputc(',', writer->out);
 	sml_text_write_label(writer->out, "dataplane", writer->status->dataplane);
 	fprintf(writer->out, "} 1\n");
-}
-
-static void write_jobs(const struct writer *writer, const struct sample *sample)
-{
-	begin_sample(writer, sample);
-	end(writer, writer->status->n_jobs);
-}
-
-static void write_waiting(const struct writer *writer, const struct sample *sample)
-{
-	begin_sample(writer, sample);
-	end(writer, writer->status->n_waiting);
 }
 
 static void write_unlisted(const struct writer *writer, const struct sample *sample)
@@ -258,7 +248,7 @@ static const struct family families[] = {
 	{"switchml_slots", "gauge", "", "Slots that the switch has.", OF_SWITCH, "slots", NULL},
 	{"switchml_slots_in_use", "gauge", "", "Slots that jobs hold.", OF_SWITCH, "slots_in_use",
 	 NULL},
-	{"switchml_jobs", "gauge", "", "Jobs at the switch.", OF_SWITCH, NULL, write_jobs},
+	{"switchml_jobs", "gauge", "", "Jobs at the switch.", OF_SWITCH, "jobs", NULL},
 	{"switchml_jobs_kept", "gauge", "", "Places that jobs keep while their members change.",
 	 OF_SWITCH, "kept_jobs", NULL},
 	{"switchml_jobs_limit", "gauge", "", "The most jobs and kept places at once.", OF_SWITCH,
@@ -274,8 +264,8 @@ static const struct family families[] = {
 	{"switchml_sent_bytes", "counter", "bytes", "UDP payload that the switch has sent.",
 	 OF_SWITCH, "bytes-sent", NULL},
 	{"switchml_waiting_processes", "gauge", "",
-	 "Processes that ask to be in the next membership of a job, up to 64.", OF_SWITCH, NULL,
-	 write_waiting},
+	 "Processes that ask to be in the next membership of a job, up to 64.", OF_SWITCH,
+	 "waiting", NULL},
 	{"switchml_probes", "counter", "", "Probes that the switch has received.", OF_SWITCH,
 	 "probes", NULL},
 	{"switchml_dropped_packets", "counter", "packets",

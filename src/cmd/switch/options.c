@@ -185,15 +185,6 @@ static enum sml_xdp_mode xdp_mode(struct reader *reader, const char *name)
 	return SML_XDP_AUTO;
 }
 
-static int log_level(struct reader *reader, const char *name)
-{
-	int level = SML_LOG_WARN;
-
-	if (!sml_parse_word(sml_level_words, SML_LOG_TRACE, name, &level))
-		refuse(reader, "%sdebug is " SML_LEVELS_ALLOWED ", not '%s'", dashes(reader), name);
-	return level;
-}
-
 /* A switch of the command line has no value: then it is on. */
 static bool is_on(struct reader *reader, const char *option, const char *text)
 {
@@ -249,7 +240,9 @@ static error_t take_setting(struct reader *reader, int key, const char *text)
 		config->debug += config->debug < SML_LOG_TRACE;
 		break;
 	case OPTION_DEBUG:
-		config->debug = log_level(reader, text);
+		if (!sml_parse_word(sml_level_words, SML_LOG_TRACE, text, &config->debug))
+			refuse(reader, "%sdebug is " SML_LEVELS_ALLOWED ", not '%s'",
+			       dashes(reader), text);
 		break;
 	case OPTION_METRICS:
 #ifndef SML_HAVE_METRICS

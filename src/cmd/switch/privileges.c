@@ -176,15 +176,6 @@ static int allow(scmp_filter_ctx filter, const char *name)
 	return call == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, call, 0);
 }
 
-/* To read: no file is written, created or emptied. */
-static int allow_reading(scmp_filter_ctx filter)
-{
-	const scmp_datum_t changes = O_ACCMODE | O_CREAT | O_TRUNC;
-
-	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
-				SCMP_A2(SCMP_CMP_MASKED_EQ, changes, O_RDONLY));
-}
-
 static int allow_socket(scmp_filter_ctx filter, int family, int type)
 {
 	return seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
@@ -223,14 +214,17 @@ static int allow_more(scmp_filter_ctx filter, const struct sml_privileges *kept)
 
 static int allow_all(scmp_filter_ctx filter, const struct sml_privileges *kept)
 {
+	const scmp_datum_t changes = O_ACCMODE | O_CREAT | O_TRUNC;
 	int rc = 0;
 
 	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]) && rc == 0; i++)
 		rc = allow(filter, allowed[i]);
 	if (rc == 0)
 		rc = allow_more(filter, kept);
+	/* To read: no file is written, created or emptied. */
 	if (rc == 0 && kept->files)
-		rc = allow_reading(filter);
+		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+				      SCMP_A2(SCMP_CMP_MASKED_EQ, changes, O_RDONLY));
 	/* Threads, and no processes. clone3's flags cannot be seen: libc then uses clone. */
 	if (rc == 0)
 		rc = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,

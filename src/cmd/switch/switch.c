@@ -141,19 +141,6 @@ static int open_all(const struct sml_switch_options *options, struct sml_switch 
 	return rc;
 }
 
-static void close_all(struct sml_switch_options *options, struct sml_switch *running,
-		      struct sml_metrics *metrics)
-{
-	sml_metrics_close(metrics);
-	sml_switch_close(running);
-	sml_switch_options_free(options);
-}
-
-static bool uses_bpf(const struct sml_switch_config *config)
-{
-	return config->dataplane != NULL && strcmp(config->dataplane->name, "xdp") == 0;
-}
-
 int sml_command_switch(int argc, char **argv)
 {
 	struct sml_switch_options options;
@@ -163,6 +150,7 @@ int sml_command_switch(int argc, char **argv)
 	sigset_t signals;
 	char where[512];
 	int received, rc;
+	bool uses_bpf;
 
 	sml_switch_options_read(&options, argc, argv);
 	if (options.log_json)
@@ -184,11 +172,14 @@ int sml_command_switch(int argc, char **argv)
 	if (rc < 0) {
 		sml_switch_options_location(&options, sml_error_last(), where, sizeof(where));
 		sml_switch_log(SML_LOG_ERROR, "%s%s", sml_error_last(), where);
-		close_all(&options, running, metrics);
+		sml_metrics_close(metrics);
+		sml_switch_close(running);
+		sml_switch_options_free(&options);
 		/* A wrong setting stays wrong: the service manager need not try again. */
 		return rc == -EINVAL ? (int)argp_err_exit_status : 1;
 	}
-	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf(config),
+	uses_bpf = config->dataplane != NULL && strcmp(config->dataplane->name, "xdp") == 0;
+	sml_privileges_filter(&(struct sml_privileges){.bpf = uses_bpf,
 						       .files = options.path != NULL,
 						       .connects = config->parent != NULL,
 						       .notifies = sml_notify_is_wanted()});
