@@ -108,8 +108,6 @@ int bench_prepare(struct bench_options *options, struct sml_config *config);
 /* Measure everything as one rank of a job. Returns the exit status. */
 int bench_rank(const struct bench_options *options, const struct sml_config *config);
 
-/* ---- end.c ---- */
-
 /* From now on, SIGINT and SIGTERM tell this process to end. flags: for sigaction(). */
 void bench_end_by_signals(int flags);
 

@@ -245,23 +245,17 @@ static void take_value(const struct value *value, const char *text, struct argp_
 		argp_error(state, "--%s must be %u or more", name_of(value->key), value->least);
 }
 
-/* What was not given. */
-static void complete(struct bench_options *options)
+/* All options are known: check them together, and set what was not given. */
+static void finish(struct bench_options *options, const struct argp_state *state)
 {
 	const uint64_t most = options->default_max;
 
+	if (options->pause_ms && !options->seconds)
+		argp_error(state, "--pause is for --seconds");
 	if (options->max_bytes == 0)
 		options->max_bytes = options->min_bytes > most ? options->min_bytes : most;
 	if (options->types == 0)
 		options->types = options->default_types;
-}
-
-/* All options are known: check them together, and set what was not given. */
-static void finish(struct bench_options *options, const struct argp_state *state)
-{
-	if (options->pause_ms && !options->seconds)
-		argp_error(state, "--pause is for --seconds");
-	complete(options);
 	if (options->min_bytes > options->max_bytes)
 		argp_error(state, "--minbytes is larger than --maxbytes: lower the one "
 				  "or raise the other");

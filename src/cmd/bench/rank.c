@@ -187,11 +187,6 @@ static int run_case(struct rank *rank, const struct bench_case *this)
 	return error;
 }
 
-static uint64_t next_size(const struct bench_options *options, uint64_t bytes)
-{
-	return options->step_bytes ? bytes + options->step_bytes : bytes * options->factor;
-}
-
 static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 {
 	const struct bench_options *options = rank->options;
@@ -211,10 +206,11 @@ static int run_sizes(struct rank *rank, enum sml_type type, enum sml_op op)
 	if (options->collective == BENCH_BARRIER)
 		return run_case(rank, &this);
 
-	for (; bytes <= options->max_bytes && !error; bytes = next_size(options, bytes)) {
+	while (bytes <= options->max_bytes && !error) {
 		this.count = bytes / least;
 		if (this.count > 0)
 			error = run_case(rank, &this);
+		bytes = options->step_bytes ? bytes + options->step_bytes : bytes * options->factor;
 	}
 	return error;
 }

@@ -11,7 +11,6 @@
 #include "cmd/doctor/doctor.h"
 #include "cmd/doctor/peers.h"
 #include "cmd/shared/command.h"
-#include "cmd/shared/status_client.h"
 #include "lib/settings/settings.h"
 #include "switchml.h"
 
@@ -123,15 +122,6 @@ static void check_settings(struct doctor *doctor)
 		doctor->switch_address = NULL;
 }
 
-/* All stripes, and all switches that they can fail over to. */
-static void check_switches(struct doctor *doctor, const char *list)
-{
-	char address[320];
-
-	while (sml_switch_list_next(&list, address, sizeof(address)))
-		doctor_check_switch(doctor, address);
-}
-
 /* The exit status, or -1 if there are findings to print. */
 static int check_peers(struct peers *peers, const struct doctor_options *options)
 {
@@ -172,7 +162,7 @@ int sml_command_doctor(int argc, char **argv)
 		doctor.switch_address = options.switch_address;
 		check_settings(&doctor);
 		doctor_check_host(&doctor);
-		check_switches(&doctor, doctor.switch_address ? doctor.switch_address : "");
+		doctor_check_switches(&doctor, doctor.switch_address);
 	}
 	problems = doctor_problems(&doctor);
 	if (options.peers && !options.json)

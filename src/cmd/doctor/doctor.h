@@ -35,7 +35,7 @@ unsigned doctor_problems(const struct doctor *doctor);
 /* host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);
 
-/* switch.c: the path to one switch. */
-void doctor_check_switch(struct doctor *doctor, const char *address);
+/* switch.c: the path to each switch of a list; NULL: none. */
+void doctor_check_switches(struct doctor *doctor, const char *list);
 
 #endif

@@ -82,14 +82,6 @@ static bool admit(struct peers *peers, const struct sml_talk *talk, SmlControl__
 	return true;
 }
 
-/* In the place of the oldest stranger: those that never say hello keep no rank out. */
-static void accept_one(struct peers *peers, struct sml_talk *stranger, int fd)
-{
-	sml_talk_close(stranger);
-	if (sml_talk_open(stranger, fd, peers->tls, NULL, "a rank", &peers_rules) != 0)
-		sml_talk_close(stranger);
-}
-
 /* If TLS is not used as rank 0 uses it, both ends are told. */
 static void refuse(struct peers *peers, struct sml_talk *stranger)
 {
@@ -178,11 +170,17 @@ static void gather(struct peers *peers, int listen_fd, unsigned wait_s)
 		strangers[i].fd = -1;
 	while (peers->n_here < peers->n_ranks && sml_now_ns() < deadline_ns) {
 		struct pollfd news = {.fd = listen_fd, .events = POLLIN};
+		/* Those that never say hello keep no rank out. */
+		struct sml_talk *oldest = &strangers[n_came % MAX_STRANGERS];
 
 		poll(&news, 1, LOOK_MS);
 		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0)
-			accept_one(peers, &strangers[n_came++ % MAX_STRANGERS], fd);
+		if (fd >= 0) {
+			n_came++;
+			sml_talk_close(oldest);
+			if (sml_talk_open(oldest, fd, peers->tls, NULL, "a rank", &peers_rules))
+				sml_talk_close(oldest);
+		}
 		if (sml_now_ns() >= next_ns && next_ns < deadline_ns) {
 			tell_wait(peers, deadline_ns - next_ns);
 			pause_ns *= 2;

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "cmd/doctor/peers.h"
-#include "cmd/shared/status_client.h"
 #include "control/text.h"
 #include "lib/transport/interface.h"
 #include "net/connect.h"
@@ -75,13 +74,10 @@ static int say_hello(struct rank *self)
 static void check_switches(struct rank *self, SmlControl__Done *done)
 {
 	static SmlControl__Finding findings[MOST_FAULTS], *list[MOST_FAULTS];
-	const char *addresses = self->peers->settings.config.switch_address;
 	struct doctor *doctor = &self->at_switch;
-	char address[320];
 
 	doctor->interface = self->peers->config->interface;
-	while (addresses && sml_switch_list_next(&addresses, address, sizeof(address)))
-		doctor_check_switch(doctor, address);
+	doctor_check_switches(doctor, self->peers->settings.config.switch_address);
 	for (unsigned i = 0; i < doctor->n && done->n_findings < MOST_FAULTS; i++) {
 		SmlControl__Finding *finding = &findings[done->n_findings];
 

@@ -244,7 +244,7 @@ static void check_connected(struct doctor *doctor, struct sml_status_client *cli
 	sml_control__envelope__free_unpacked(answer, NULL);
 }
 
-void doctor_check_switch(struct doctor *doctor, const char *address)
+static void check_switch(struct doctor *doctor, const char *address)
 {
 	struct sml_status_client client;
 
@@ -257,4 +257,13 @@ void doctor_check_switch(struct doctor *doctor, const char *address)
 		check_connected(doctor, &client, address);
 	}
 	sml_status_client_close(&client);
+}
+
+/* All stripes, and all switches that they can fail over to. */
+void doctor_check_switches(struct doctor *doctor, const char *list)
+{
+	char address[320];
+
+	while (list != NULL && sml_switch_list_next(&list, address, sizeof(address)))
+		check_switch(doctor, address);
 }

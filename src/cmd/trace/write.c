@@ -122,14 +122,6 @@ static int put_all(struct writer *writer, const struct trace_options *options)
 	return rc;
 }
 
-/* A pipe or a device is written as it is. */
-static bool is_special(const char *path)
-{
-	struct stat about;
-
-	return stat(path, &about) == 0 && !S_ISREG(about.st_mode);
-}
-
 static int report_file_error(const char *path, int error)
 {
 	fprintf(stderr, "switchml trace: cannot write %s: %s\n", path, strerror(-error));
@@ -149,7 +141,9 @@ static int close_whole(struct writer *writer)
 int trace_write(const struct trace_options *options)
 {
 	const char *path = options->output;
-	bool special = is_special(path);
+	struct stat about;
+	/* A pipe or a device is written as it is. */
+	bool special = stat(path, &about) == 0 && !S_ISREG(about.st_mode);
 	int fd = special ? -1 : sml_file_begin(path);
 	struct writer writer = {.options = options, .separator = "\n"};
 	int rc, closed;
