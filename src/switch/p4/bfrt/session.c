@@ -43,22 +43,6 @@ static int fail_rpc(const struct sml_bfrt *bfrt, int error, const char *what)
 
 /* ---- the stream ---- */
 
-static int subscribe(struct sml_bfrt *bfrt)
-{
-	BfrtProto__StreamMessageRequest request = BFRT_PROTO__STREAM_MESSAGE_REQUEST__INIT;
-	BfrtProto__Subscribe subscribe = BFRT_PROTO__SUBSCRIBE__INIT;
-	/* None is wanted. */
-	BfrtProto__Subscribe__Notifications notifications =
-		BFRT_PROTO__SUBSCRIBE__NOTIFICATIONS__INIT;
-
-	subscribe.device_id = bfrt->device;
-	subscribe.notifications = &notifications;
-	request.client_id = bfrt->client_id;
-	request.update_case = BFRT_PROTO__STREAM_MESSAGE_REQUEST__UPDATE_SUBSCRIBE;
-	request.subscribe = &subscribe;
-	return sml_rpc_stream_send(bfrt->stream, &request.base, PATIENCE_S);
-}
-
 /* The answer to the subscription. A refusal ends the stream; other messages are passed over. */
 static int take_answer(struct sml_bfrt *bfrt, bool *answered)
 {
@@ -79,11 +63,21 @@ static int take_answer(struct sml_bfrt *bfrt, bool *answered)
 
 static int open_stream(struct sml_bfrt *bfrt)
 {
+	BfrtProto__StreamMessageRequest request = BFRT_PROTO__STREAM_MESSAGE_REQUEST__INIT;
+	BfrtProto__Subscribe subscribe = BFRT_PROTO__SUBSCRIBE__INIT;
+	/* None is wanted. */
+	BfrtProto__Subscribe__Notifications notifications =
+		BFRT_PROTO__SUBSCRIBE__NOTIFICATIONS__INIT;
 	bool answered = false;
-	int rc = sml_rpc_stream_open(&bfrt->stream, bfrt->rpc, &stream_method, PATIENCE_S);
+	int rc;
 
-	if (rc == 0)
-		rc = subscribe(bfrt);
+	subscribe.device_id = bfrt->device;
+	subscribe.notifications = &notifications;
+	request.client_id = bfrt->client_id;
+	request.update_case = BFRT_PROTO__STREAM_MESSAGE_REQUEST__UPDATE_SUBSCRIBE;
+	request.subscribe = &subscribe;
+	rc = sml_rpc_stream_open(&bfrt->stream, bfrt->rpc, &stream_method, &request.base,
+				 PATIENCE_S);
 	if (rc < 0)
 		return fail_rpc(bfrt, rc, "connecting");
 	while (rc == 0 && !answered)

@@ -271,7 +271,8 @@ static int finish(struct sml_rpc_stream *call, bool cancel)
 
 /* ---- calls ---- */
 
-static void send_request(struct sml_rpc_stream *call, const ProtobufCMessage *request)
+/* is_all: a call has one request, and a stream may have more. */
+static void send_request(struct sml_rpc_stream *call, const ProtobufCMessage *request, bool is_all)
 {
 	grpc_op ops[] = {
 		{.op = GRPC_OP_SEND_INITIAL_METADATA},
@@ -280,7 +281,7 @@ static void send_request(struct sml_rpc_stream *call, const ProtobufCMessage *re
 	};
 
 	ops[1].data.send_message.send_message = call->sending = pack(request);
-	start_batch(call, BATCH_SEND, ops, 3);
+	start_batch(call, BATCH_SEND, ops, is_all ? 3 : 2);
 }
 
 /* 1: there may be more. 0: that was the last. */
@@ -311,7 +312,7 @@ int sml_rpc_call(struct sml_rpc *rpc, const struct sml_rpc_method *method,
 	int rc = 1;
 
 	begin_stream(&call, rpc, method, after_ms(seconds * 1000));
-	send_request(&call, request);
+	send_request(&call, request, true);
 	while (rc > 0)
 		rc = receive_reply(&call, on_reply, context);
 	if (rc == 0)
@@ -350,16 +351,16 @@ static bool sent(struct sml_rpc_stream *stream, unsigned seconds)
 }
 
 int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
-			const struct sml_rpc_method *method, unsigned seconds)
+			const struct sml_rpc_method *method, const ProtobufCMessage *request,
+			unsigned seconds)
 {
 	struct sml_rpc_stream *stream = calloc(1, sizeof(*stream));
-	grpc_op ops[] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
 	int rc;
 
 	if (stream == NULL)
 		return fail(rpc, -ENOMEM, "no memory for a stream");
 	begin_stream(stream, rpc, method, gpr_inf_future(GPR_CLOCK_MONOTONIC));
-	start_batch(stream, BATCH_SEND, ops, 1);
+	send_request(stream, request, false);
 	if (!sent(stream, seconds)) {
 		rc = over(stream);
 		sml_rpc_stream_close(stream);
@@ -367,17 +368,6 @@ int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
 	}
 	*opened = stream;
 	return 0;
-}
-
-int sml_rpc_stream_send(struct sml_rpc_stream *stream, const ProtobufCMessage *request,
-			unsigned seconds)
-{
-	grpc_op ops[] = {{.op = GRPC_OP_SEND_MESSAGE}};
-
-	grpc_byte_buffer_destroy(stream->sending);
-	ops[0].data.send_message.send_message = stream->sending = pack(request);
-	start_batch(stream, BATCH_SEND, ops, 1);
-	return sent(stream, seconds) ? 0 : over(stream);
 }
 
 int sml_rpc_stream_receive(struct sml_rpc_stream *stream, ProtobufCMessage **reply,

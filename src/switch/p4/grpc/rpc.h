@@ -51,12 +51,11 @@ int sml_rpc_call(struct sml_rpc *rpc, const struct sml_rpc_method *method,
 		 const ProtobufCMessage *request, sml_rpc_reply *on_reply, void *context,
 		 unsigned seconds);
 
-/* A stream in both directions, which lasts until one side ends it. Errors as for a call. */
+/*
+ * A stream that begins with this request and lasts until one side ends it. Errors as for a call.
+ */
 int sml_rpc_stream_open(struct sml_rpc_stream **opened, struct sml_rpc *rpc,
-			const struct sml_rpc_method *method, unsigned seconds);
-
-/* A negative errno: the stream has ended. */
-int sml_rpc_stream_send(struct sml_rpc_stream *stream, const ProtobufCMessage *request,
+			const struct sml_rpc_method *method, const ProtobufCMessage *request,
 			unsigned seconds);
 
 /*
