@@ -3,6 +3,7 @@
 
 import contextlib
 import faulthandler
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bindings" / "python"), str(Path(__file__).parent)]
+
+if importlib.util.find_spec("torch") is None:
+    collect_ignore_glob = ["test_torch*.py", "test_staging.py", "test_ports.py"]
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +24,34 @@ def _no_test_hangs():
 
 
 @pytest.fixture(scope="module")
+def ranks(request):
+    """The ranks of a job of NumPy's package: as many as the module's N says."""
+    from ranks import Ranks
+
+    with Ranks(request.module.N) as them:
+        yield them
+
+
+@pytest.fixture
+def new_ranks(request):
+    """As ranks, for one test, after which they may have failed."""
+    from ranks import Ranks
+
+    with Ranks(request.module.N) as them:
+        yield them
+
+
+@pytest.fixture(scope="module")
+def gloo(request):
+    """As groups, with Gloo."""
+    from groups import Groups, stop
+
+    with Groups(request.module.N, "gloo") as ranks:
+        yield ranks
+        ranks.call(stop)
+
+
+@pytest.fixture(scope="module")
 def groups(request):
     """As many ranks as the module's N says, in the default group of our backend."""
     from groups import Groups, stop
@@ -27,6 +59,31 @@ def groups(request):
     with Groups(request.module.N) as ranks:
         yield ranks
         ranks.call(stop)
+
+
+@pytest.fixture
+def new_groups(request):
+    """As groups, for one test, which need not end them."""
+    from groups import Groups
+
+    with Groups(request.module.N) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def prepared(request):
+    """As many ranks, which are in no group, for one test."""
+    from groups import Prepared
+
+    with Prepared(request.module.N) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def port():
+    from ranks import free_port
+
+    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -44,20 +44,32 @@ def start(rank, n, port, backend, seconds, options):
     )
 
 
+def say_to(rank, path):
+    """Its standard error is a file: until now it was that of the server which forks ranks."""
+    os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+
+
 def stop(rank):
     import torch.distributed as dist
 
     dist.destroy_process_group()
 
 
-class Groups(Ranks):
-    """n ranks in the default group of a backend."""
+class Prepared(Ranks):
+    """n ranks that have imported PyTorch and us, and are in no group."""
 
     how_to_start = FORKED
 
-    def __init__(self, n, backend="switchml", seconds=150, options=None, network=None):
+    def __init__(self, n, network=None):
         super().__init__(n, job=False, network=network)
         self.call(prepare)
+
+
+class Groups(Prepared):
+    """n ranks in the default group of a backend."""
+
+    def __init__(self, n, backend="switchml", seconds=150, options=None, network=None):
+        super().__init__(n, network)
         port = self.call(choose_port)[0]
         for rank in range(n):
             self.pipes[rank].send((start, (n, port, backend, seconds, options)))

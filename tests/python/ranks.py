@@ -2,6 +2,9 @@
 """Processes that are a job's ranks, and that make the calls that a test asks for."""
 
 import faulthandler
+import functools
+import importlib
+import inspect
 import multiprocessing
 import os
 import socket
@@ -51,7 +54,10 @@ def _serve(pipe, rank, n, settings, network, environment):
             try:
                 pipe.send(("result", function(job if job else rank, *arguments)))
             except BaseException as error:  # the test looks at it
-                pipe.send(("error", (type(error).__name__, str(error), traceback.format_exc())))
+                is_own = isinstance(error, AssertionError)  # values say why it failed
+                trace = traceback.TracebackException.from_exception(error, capture_locals=is_own)
+                text = "".join(trace.format())
+                pipe.send(("error", (type(error).__name__, str(error), text)))
         if job:
             job.close()
         pipe.send(("closed", None))
@@ -128,14 +134,20 @@ class Ranks:
             found.append(RankError(*value) if what == "error" else value)
         return found
 
-    def call(self, function, *each, timeout=200):
-        """Results of all ranks; the first error is raised."""
-        self.start(function, *each)
-        found = self.outcomes(timeout=timeout)
+    def call(self, function, *each, only=None, timeout=200):
+        """Results of the ranks; the first error is raised."""
+        self.start(function, *each, only=only)
+        found = self.outcomes(only, timeout)
         for outcome in found:
             if isinstance(outcome, RankError):
                 raise AssertionError(f"{outcome.kind}: {outcome}\n{outcome.trace}")
         return found
+
+    def expect(self, kind, *texts, only=None, timeout=200):
+        """The calls that were started raise such an error, and its text has these."""
+        for outcome in self.outcomes(only, timeout):
+            assert isinstance(outcome, RankError) and outcome.kind == kind, outcome
+            assert all(text in str(outcome) for text in texts), outcome
 
     def close(self):
         for process, pipe in zip(self.processes, self.pipes, strict=True):
@@ -155,3 +167,29 @@ class Ranks:
 
     def __exit__(self, *_):
         self.close()
+
+
+def _run_test(job, module, name, given):
+    return getattr(importlib.import_module(module), name).of_a_rank(job, **given)
+
+
+def each_rank_of(fixture):
+    """A test that all ranks of this fixture run. It gets the rank, or its job, and what pytest
+    gives it by name."""
+
+    def decorate(function):
+        module, name = function.__module__, function.__name__
+        _, *parameters = inspect.signature(function).parameters.values()
+
+        def test(**given):
+            ranks = given.pop(fixture)
+            ranks.call(_run_test, *([one] * ranks.n for one in (module, name, given)))
+
+        functools.update_wrapper(test, function)
+        del test.__wrapped__  # pytest would ask it for its parameters
+        of_test = inspect.Parameter(fixture, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        test.__signature__ = inspect.Signature([of_test, *parameters])
+        test.of_a_rank = function
+        return test
+
+    return decorate

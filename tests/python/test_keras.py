@@ -8,18 +8,11 @@ import pytest
 
 import regression
 from frameworks import TensorFlow
-from ranks import Ranks
 
 if importlib.util.find_spec("tensorflow") is None:
     pytest.skip("there is no TensorFlow", allow_module_level=True)
 
 N = 3
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    with Ranks(N) as them:
-        yield them
 
 
 def odd_gradients(job):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import equal
 import regression
 import switchml
-from ranks import Ranks
+from ranks import each_rank_of
 
 N = 3
 TYPES = [np.float32, np.float16, np.int32]
@@ -27,12 +27,6 @@ except ImportError:  # NumPy alone has no bfloat16
 TYPES += [np.float64, np.int64, np.int16, np.int8, np.uint8]
 MANTISSA = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 REDUCE = {"sum": np.sum, "avg": np.mean, "max": np.max, "min": np.min}
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    with Ranks(N) as ranks:
-        yield ranks
 
 
 def allreduce(job, x, op, wire):
@@ -161,7 +155,8 @@ def test_what_is_rounded_away_is_fed_back(ranks, function):
     regression.check_that_nothing_is_lost(ranks.call(sum_with_residual, [function] * N))
 
 
-def wrong_residuals(job):
+@each_rank_of("ranks")
+def test_wrong_residuals_leave_nothing_under_way(job):
     floats, integers = np.ones(N, np.float32), np.ones(N, np.int32)
     short, long = np.zeros(N - 1, np.float32), np.zeros(N)
     for call in (job.allreduce, job.reduce, job.reduce_scatter):
@@ -175,11 +170,7 @@ def wrong_residuals(job):
             with pytest.raises(ValueError, match=text):
                 call(elements, op=op, residual=residual)
         assert not job._pending
-    return job.allreduce(floats).tolist()
-
-
-def test_wrong_residuals_leave_nothing_under_way(ranks):
-    assert ranks.call(wrong_residuals) == [[N] * N] * N
+    assert job.allreduce(floats).tolist() == [N] * N
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -280,36 +271,30 @@ def test_reduce_scatter_keeps_each_ranks_part(ranks, rows, op):
     assert np.array_equal(np.concatenate(parts), expected(inputs, op).reshape(-1, 7))
 
 
-def many_in_flight(job):
+@each_rank_of("ranks")
+def test_many_requests_end_in_any_order(job):
     arrays = [np.full(1000 + i, job.rank + i, np.float32) for i in range(50)]
     requests = [job.allreduce_async(x, x) for x in arrays]
     barrier = job.barrier_async()
     assert barrier.wait() is None and barrier.test()
     for request in reversed(requests):
         request.wait()
-    return [float(x[-1]) for x in arrays], len(job._pending), job.counters().tensors
+    assert [float(x[-1]) for x in arrays] == [sum(r + i for r in range(N)) for i in range(50)]
+    assert len(job._pending) == 0 and job.counters().tensors > 50
 
 
-def test_many_requests_end_in_any_order(ranks):
-    for values, pending, tensors in ranks.call(many_in_flight):
-        assert values == [sum(r + i for r in range(N)) for i in range(50)]
-        assert pending == 0 and tensors > 50
-
-
-def from_elsewhere(job):
+@each_rank_of("ranks")
+def test_buffer_protocol_is_written_in_place(job):
     data = array.array("f", [job.rank] * 10)
     job.allreduce(data, data)
     raw = bytearray([job.rank] * 5)
     job.broadcast(raw, root=2)
-    return list(data), bytes(raw), float(job.allreduce(np.float32(job.rank)))
+    assert list(data) == [sum(range(N))] * 10 and raw == bytes([2] * 5)
+    assert float(job.allreduce(np.float32(job.rank))) == sum(range(N))
 
 
-def test_buffer_protocol_is_written_in_place(ranks):
-    for data, raw, scalar in ranks.call(from_elsewhere):
-        assert data == [sum(range(N))] * 10 and raw == bytes([2] * 5) and scalar == sum(range(N))
-
-
-def refused(job):
+@each_rank_of("ranks")
+def test_bad_arguments_raise_and_harm_nothing(job):
     read_only = np.zeros(4, np.float32)
     read_only.flags.writeable = False
     bad = [
@@ -333,11 +318,7 @@ def refused(job):
         with pytest.raises(kind) as caught:
             call()
         assert str(caught.value)
-    return float(job.allreduce(np.ones(1, np.float32))[0])
-
-
-def test_bad_arguments_raise_and_harm_nothing(ranks):
-    assert ranks.call(refused) == [N] * N
+    assert float(job.allreduce(np.ones(1, np.float32))[0]) == N
 
 
 class WithUnit(np.ndarray):
@@ -354,7 +335,12 @@ def with_unit():
     return made
 
 
-def more_than_elements(job):
+class Kept(np.ndarray):
+    """A subclass that adds nothing to its elements."""
+
+
+@each_rank_of("ranks")
+def test_arrays_that_hold_more_than_elements_are_refused_in_words(job):
     """Each call with arrays that hold more than their memory shows, and then a call without."""
     plain = np.ones(N, np.float32)
     for odd in (
@@ -378,15 +364,7 @@ def more_than_elements(job):
             with pytest.raises(TypeError, match="would be lost: pass"):
                 call(*arguments)
     kept = (plain, np.matrix(plain), plain.view(Kept))
-    return [float(job.allreduce(array).sum()) for array in kept]
-
-
-class Kept(np.ndarray):
-    """A subclass that adds nothing to its elements."""
-
-
-def test_arrays_that_hold_more_than_elements_are_refused_in_words(ranks):
-    assert ranks.call(more_than_elements) == [[N * N] * 3] * N
+    assert [float(job.allreduce(array).sum()) for array in kept] == [N * N] * 3
 
 
 def test_without_a_job_every_call_says_so():

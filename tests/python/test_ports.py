@@ -6,8 +6,6 @@ from contextlib import ExitStack
 
 import pytest
 
-pytest.importorskip("torch")
-
 from switchml.errors import ConfigError
 from switchml.torch._joining.rendezvous import kept_port
 

@@ -11,12 +11,13 @@ import contextlib
 import threading
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
+from ranks import each_rank_of
+from switchml.torch._calls import staging as _staging
+from switchml.torch._calls.tensors import dense, numbers_of
+from switchml.torch._calls.work import Call
 
 N = 2
 
@@ -93,11 +94,9 @@ class Event:
         assert self._event.wait(150)
 
 
-def staged(rank, piece_bytes):
-    from switchml.torch._calls import staging as _staging
-    from switchml.torch._calls.tensors import numbers_of
-    from switchml.torch._calls.work import Call
-
+@each_rank_of("new_groups")
+@pytest.mark.parametrize("piece_bytes", [4 << 20, 4096])
+def test_pieces_go_to_the_host_through_the_switch_and_back(rank, piece_bytes):
     _staging.PIECE_BYTES = piece_bytes
     group, copies = dist.group.WORLD, SlowCopies()
     numbers = numbers_of([torch.zeros(0)], dist.ReduceOp.SUM)
@@ -114,29 +113,17 @@ def staged(rank, piece_bytes):
     for work in [*works, behind]:
         work.wait()
     future.wait()
-    return [t.tolist() for t in tensors], after.tolist(), copies.steps
-
-
-@pytest.mark.parametrize("piece_bytes", [4 << 20, 4096])
-def test_pieces_go_to_the_host_through_the_switch_and_back(piece_bytes):
-    with Groups(N) as groups:
-        pieces = -(-40_000 // piece_bytes)
-        for (long, short), after, steps in groups.call(staged, [piece_bytes] * N):
-            assert long == [2.0 * i + 1 for i in range(10_000)]
-            assert short == [1.0, 3.0, 5.0]
-            assert after == [N] * 5
-            assert steps.count("to_host") == steps.count("to_device") == pieces + 1
-            assert steps.count("record") == steps.count("lead") == 2
-            assert steps.index("follow") < steps.index("to_host")
-        groups.call(stop)
+    steps, pieces = copies.steps, -(-40_000 // piece_bytes)
+    assert tensors[0].tolist() == [2.0 * i + 1 for i in range(10_000)]
+    assert tensors[1].tolist() == [1.0, 3.0, 5.0]
+    assert after.tolist() == [N] * 5
+    assert steps.count("to_host") == steps.count("to_device") == pieces + 1
+    assert steps.count("record") == steps.count("lead") == 2
+    assert steps.index("follow") < steps.index("to_host")
 
 
 def in_place(copies, tensor):
     """An all-reduce of a tensor in emulated device memory, that nobody waits for."""
-    from switchml.torch._calls import staging as _staging
-    from switchml.torch._calls.tensors import dense, numbers_of
-    from switchml.torch._calls.work import Call
-
     (flat,), finish = dense([tensor])
     numbers = flat.numel(), *numbers_of([flat], dist.ReduceOp.SUM)
     calls = [Call("sml_allreduce", flat, flat, numbers, divisible=True, source=tensor)]
@@ -150,7 +137,8 @@ def in_place(copies, tensor):
     return work
 
 
-def after_an_end(rank):
+@each_rank_of("new_groups")
+def test_a_work_on_columns_sends_what_an_ended_work_has_not_yet_written(rank):
     """A work on a column of a tensor, called when a work on the whole has ended on the host, but
     its result has not arrived on the device."""
     copies = SlowCopies()
@@ -161,30 +149,28 @@ def after_an_end(rank):
     work = in_place(copies, whole[:, 1])
     copies.may_go_back.set()
     work.wait()
-    return whole
+    expected = torch.full((300, 4), float(N))
+    expected[:, 1] *= N
+    assert torch.equal(whole, expected)
 
 
-def test_a_work_on_columns_sends_what_an_ended_work_has_not_yet_written():
-    with Groups(N) as groups:
-        for whole in groups.call(after_an_end):
-            expected = torch.full((300, 4), float(N))
-            expected[:, 1] *= N
-            assert torch.equal(whole, expected)
-        groups.call(stop)
+ALL, COLUMN = slice(None), (slice(None), 1)
+PARTS = {
+    "the same": (ALL, ALL),
+    "a part": (ALL, slice(100, 200)),
+    "a part, and the whole": (slice(100, 200), ALL),
+    "neighbors": (slice(0, 150), slice(150, 300)),
+    "columns after the same": (ALL, COLUMN),
+    "the same after columns": (COLUMN, ALL),
+}
 
 
-def unwaited(rank, what):
-    """Works on one tensor, or on parts of one; how many were copied to the host at their call."""
+@each_rank_of("new_groups")
+@pytest.mark.parametrize("what", PARTS)
+def test_works_on_one_tensor_follow_each_other_although_nobody_waits(rank, what):
     copies = SlowCopies()
-    whole = torch.ones(300, 4)
-    first, second = {
-        "the same": (whole, whole),
-        "a part": (whole, whole[100:200]),
-        "a part, and the whole": (whole[100:200], whole),
-        "neighbors": (whole[:150], whole[150:]),
-        "columns after the same": (whole, whole[:, 1]),
-        "the same after columns": (whole[:, 1], whole),
-    }[what]
+    whole, expected = torch.ones(300, 4), torch.ones(300, 4)
+    first, second = (whole[part] for part in PARTS[what])
     copies.may_come.clear()  # the first has not ended when the second is called
     works = [in_place(copies, first), in_place(copies, second)]
     at_call = copies.steps.count("to_host")
@@ -192,36 +178,7 @@ def unwaited(rank, what):
     works.append(in_place(copies, second))
     for work in reversed(works):
         work.wait()
-    return whole, at_call
-
-
-@pytest.mark.parametrize(
-    "what",
-    [
-        "the same",
-        "a part",
-        "a part, and the whole",
-        "neighbors",
-        "columns after the same",
-        "the same after columns",
-    ],
-)
-def test_works_on_one_tensor_follow_each_other_although_nobody_waits(what):
-    with Groups(N) as groups:
-        for whole, at_call in groups.call(unwaited, [what] * N):
-            expected = torch.ones(300, 4)
-            ones = {
-                "a part, and the whole": expected[100:200],
-                "neighbors": expected[:150],
-                "the same after columns": expected[:, 1],
-            }.get(what, expected)
-            others = {
-                "a part": expected[100:200],
-                "neighbors": expected[150:],
-                "columns after the same": expected[:, 1],
-            }.get(what, expected)
-            ones *= N
-            others *= N * N
-            assert torch.equal(whole, expected)
-            assert at_call == (2 if what == "neighbors" else 1), "what may overlap does"
-        groups.call(stop)
+    for part, factor in zip(PARTS[what], (N, N * N), strict=True):
+        expected[part] *= factor
+    assert torch.equal(whole, expected)
+    assert at_call == (2 if what == "neighbors" else 1), "what may overlap does"

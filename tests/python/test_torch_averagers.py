@@ -6,14 +6,12 @@ import os
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.model_averaging import averagers, utils
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.distributed.algorithms.model_averaging import averagers, utils  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
-from switches import switch, switch_in_kernel  # noqa: E402
+from groups import Groups, stop
+from switches import switch, switch_in_kernel
 
 N = 4
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]

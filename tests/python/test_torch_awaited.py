@@ -12,21 +12,16 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups  # noqa: E402
+from ranks import each_rank_of
+from switchml import errors
+from switchml._wait import poll
+from switchml.job import Job
 
 N = 2
 OURS = str(Path(__file__).resolve().parents[2] / "bindings")
-
-
-@pytest.fixture(scope="module")
-def groups():
-    with Groups(N) as made:
-        yield made
 
 
 def count_of(name):
@@ -57,7 +52,8 @@ def every_collective(group, rank):
     return found
 
 
-def calls_that_wait(rank):
+@each_rank_of("groups")
+def test_calls_that_wait_need_no_other_thread_of_python(rank):
     group = dist.new_group(list(range(N)))
     dist.barrier(group=group)  # joins the job, in a thread
     before = count_of("finisher")
@@ -72,14 +68,11 @@ def calls_that_wait(rank):
     )
     dist.destroy_process_group(group)
     dist.destroy_process_group(other)
-    return after - before, equal
+    assert (after - before, equal) == (0, True)
 
 
-def test_calls_that_wait_need_no_other_thread_of_python(groups):
-    assert groups.call(calls_that_wait) == [(0, True)] * N
-
-
-def mixed(rank):
+@each_rank_of("groups")
+def test_calls_that_wait_keep_their_order_among_others(rank):
     """Calls that wait, among others that end later, and strided ones that are copied back."""
     group = dist.new_group(list(range(N)))
     found = []
@@ -92,38 +85,27 @@ def mixed(rank):
         work.wait()
         found += [t.unique().tolist() for t in (large, small, strided)]
     dist.destroy_process_group(group)
-    return found
-
-
-def test_calls_that_wait_keep_their_order_among_others(groups):
     expected = [[N * (j + i)] for i in range(30) for j in (1.0, 2.0, 3.0)]
-    assert groups.call(mixed) == [expected] * N
+    assert found == expected
 
 
-def of_other_strides(rank):
+@each_rank_of("groups")
+def test_strides_may_differ_between_ranks(rank):
     """C reads the memory of one rank's tensors, and a copy of the other's, which are strided."""
-    found = []
     for n in (4, 4000):
         for root in range(N):
             tensor = torch.full((n,), rank + 1.0)
             if rank == 1:
                 tensor = torch.stack([tensor, tensor], 1)[:, 0]
             dist.all_reduce(tensor)
-            found.append(tensor.unique().tolist())
+            assert tensor.unique().tolist() == [N * (N + 1) / 2]
             dist.broadcast(tensor.fill_(rank + 5.0), root)
-            found.append(tensor.unique().tolist())
-    return found
+            assert tensor.unique().tolist() == [root + 5.0]
 
 
-def test_strides_may_differ_between_ranks(groups):
-    for found in groups.call(of_other_strides):
-        expected = []
-        for root in [*range(N)] * 2:
-            expected += [[N * (N + 1) / 2], [root + 5.0]]
-        assert found == expected
-
-
-def interrupted(rank, error):
+@each_rank_of("groups")
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_a_call_that_waits_can_be_interrupted_and_goes_on(rank, error):
     """Rank 1 comes to the call when rank 0 has been interrupted in it, with this error."""
 
     def interrupt(*_):
@@ -147,18 +129,13 @@ def interrupted(rank, error):
     # The call has gone on without the interrupted thread.
     other = torch.ones(3)
     dist.all_reduce(other)
-    return waited < 30, tensor[0].item(), other[0].item()
+    assert waited < 30 and tensor[0].item() == other[0].item() == N
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
-def test_a_call_that_waits_can_be_interrupted_and_goes_on(groups, error):
-    assert groups.call(interrupted, [error] * N) == [(True, N, N)] * N
-
-
-def interrupted_before_it_is_made(rank, steps):
+@each_rank_of("groups")
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_call_that_was_interrupted_before_it_was_made_goes_on(rank, steps):
     """Rank 0 is interrupted when it makes the call of C."""
-    from switchml.job import Job
-
     group = dist.new_group(list(range(N)))
     dist.barrier(group=group)
     # With one step, C reads the tensor's own memory.
@@ -182,13 +159,8 @@ def interrupted_before_it_is_made(rank, steps):
     behind = torch.ones(3)
     dist.all_reduce(behind, group=group)
     dist.destroy_process_group(group)
-    return was_interrupted, own.unique().tolist(), behind.tolist()
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_a_call_that_was_interrupted_before_it_was_made_goes_on(groups, steps):
-    found = groups.call(interrupted_before_it_is_made, [steps] * N)
-    assert found == [(rank == 0, [N * (N + 1) / 2], [N] * 3) for rank in range(N)]
+    assert was_interrupted == (rank == 0)
+    assert own.unique().tolist() == [N * (N + 1) / 2] and behind.tolist() == [N] * 3
 
 
 class Interruption:
@@ -225,10 +197,22 @@ def limited(own, group):
     group.allreduce([own], opts).wait()
 
 
-def interrupted_anywhere(rank, name):
-    """Rank 0 makes the call again and again, and is interrupted everywhere in it."""
-    from switchml._wait import poll
+ANYWHERE = {
+    "all_reduce": lambda own, out, parts, group: dist.all_reduce(own, group=group),
+    "later": lambda own, out, parts, group: dist.all_reduce(own, group=group, async_op=True),
+    "limited": lambda own, out, parts, group: limited(own, group),
+    "coalesced": lambda own, out, parts, group: dist.all_reduce_coalesced([own, out], group=group),
+    "product": lambda own, out, parts, group: product(own, group),
+    "strided product": lambda own, out, parts, group: product(own, group),
+    "later product": lambda own, out, parts, group: product(own, group, async_op=True),
+    "later, strided product": lambda own, out, parts, group: product(own, group, async_op=True),
+}
 
+
+@each_rank_of("groups")
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_call_that_was_interrupted_anywhere_goes_on(rank, name):
+    """Rank 0 makes the call again and again, and is interrupted everywhere in it."""
     group = dist.new_group(list(range(N)))
     store = dist.distributed_c10d._get_default_store()
     dist.barrier(group=group)
@@ -260,29 +244,13 @@ def interrupted_anywhere(rank, name):
             store.set(f"{name} {place}", str(interruption.came))
         was_interrupted = store.get(f"{name} {place}") == b"True"
     dist.destroy_process_group(group)
-    return place
+    assert place > 40
 
 
-ANYWHERE = {
-    "all_reduce": lambda own, out, parts, group: dist.all_reduce(own, group=group),
-    "later": lambda own, out, parts, group: dist.all_reduce(own, group=group, async_op=True),
-    "limited": lambda own, out, parts, group: limited(own, group),
-    "coalesced": lambda own, out, parts, group: dist.all_reduce_coalesced([own, out], group=group),
-    "product": lambda own, out, parts, group: product(own, group),
-    "strided product": lambda own, out, parts, group: product(own, group),
-    "later product": lambda own, out, parts, group: product(own, group, async_op=True),
-    "later, strided product": lambda own, out, parts, group: product(own, group, async_op=True),
-}
-
-
-@pytest.mark.parametrize("name", ANYWHERE)
-def test_a_call_that_was_interrupted_anywhere_goes_on(groups, name):
-    n_places = groups.call(interrupted_anywhere, [name] * N)
-    assert n_places == [n_places[0]] * N
-    assert n_places[0] > 40
-
-
-def thread_interrupted(rank, what, runs):
+@each_rank_of("groups")
+@pytest.mark.parametrize("runs", [False, True])
+@pytest.mark.parametrize("what", ["starter", "finisher"])
+def test_an_interrupt_while_a_thread_starts_leaves_one(rank, what, runs):
     """Rank 0 is interrupted while it starts a thread, which runs or does not."""
     group = dist.new_group(list(range(N)))
     if what == "finisher":
@@ -309,16 +277,10 @@ def thread_interrupted(rank, what, runs):
     if group._line.n_put == n_put:  # it has not begun
         dist.all_reduce(own, group=group)
     dist.all_reduce(behind, group=group, async_op=True).wait()
-    at_work = count_of(what) - before
+    assert count_of(what) == before + 1
     dist.destroy_process_group(group)
-    return own.tolist(), behind.tolist(), at_work, count_of(what) - before
-
-
-@pytest.mark.parametrize("runs", [False, True])
-@pytest.mark.parametrize("what", ["starter", "finisher"])
-def test_an_interrupt_while_a_thread_starts_leaves_one(groups, what, runs):
-    found = groups.call(thread_interrupted, [what] * N, [runs] * N)
-    assert found == [([N * (N + 1) / 2] * 3, [N] * 3, 1, 0)] * N
+    assert own.tolist() == [N * (N + 1) / 2] * 3 and behind.tolist() == [N] * 3
+    assert count_of(what) == before
 
 
 class InterruptedQueue:
@@ -334,7 +296,8 @@ class InterruptedQueue:
             raise KeyboardInterrupt
 
 
-def handed_over(rank):
+@each_rank_of("groups")
+def test_an_interrupted_call_is_handed_over_once(rank):
     """Rank 0 is interrupted when the finisher has got its call."""
     group = dist.new_group(list(range(N)))
     line = group._line
@@ -349,17 +312,12 @@ def handed_over(rank):
     dist.all_reduce(behind, group=group, async_op=True).wait()
     dist.destroy_process_group(group)
     n_put = len(line._begun.all_put) - 1 if rank == 0 else 2  # but the end
-    return own.tolist(), behind.tolist(), n_put
+    assert own.tolist() == [N * (N + 1) / 2] * 3 and behind.tolist() == [N] * 3 and n_put == 2
 
 
-def test_an_interrupted_call_is_handed_over_once(groups):
-    assert groups.call(handed_over) == [([N * (N + 1) / 2] * 3, [N] * 3, 2)] * N
-
-
-def destroyed_meanwhile(rank):
+@each_rank_of("groups")
+def test_a_group_that_is_destroyed_ends_calls_that_wait(rank):
     """One rank destroys the group while a thread of it waits; the other rank never calls."""
-    from switchml import errors
-
     group = dist.new_group(list(range(N)))
     dist.barrier(group=group)
     seen = []
@@ -382,50 +340,39 @@ def destroyed_meanwhile(rank):
     dist.barrier()
     with contextlib.suppress(errors.SwitchMLError):
         dist.destroy_process_group(group)
-    return seen
-
-
-def test_a_group_that_is_destroyed_ends_calls_that_wait(groups):
-    assert groups.call(destroyed_meanwhile)[0] == ["AbortedError"]
+    assert seen == (["AbortedError"] if rank == 0 else [])
 
 
 FENCE = torch.compiler.disable(lambda: None).__code__
 
 
-def fences(rank):
+@each_rank_of("groups")
+def test_a_call_passes_one_fence(rank):
     """How often a call passes a fence that keeps torch.compile out: it takes microseconds."""
     whole = torch.ones(N * 3)
-    calls = {"all_reduce": lambda group: dist.all_reduce(whole, group=group)}
     ours, gloo = dist.new_group(list(range(N))), dist.new_group(list(range(N)), backend="gloo")
-    found = {}
-    for name, call in calls.items():
-        call(ours)
-        while not ours._line.idle:
-            time.sleep(0.001)
-        passed = {ours: 0, gloo: 0}
-        for group in passed:
+    dist.all_reduce(whole, group=ours)
+    while not ours._line.idle:
+        time.sleep(0.001)
+    passed = {ours: 0, gloo: 0}
+    for group in passed:
 
-            def look(frame, event, _, passed=passed, group=group):
-                passed[group] += event == "call" and frame.f_code is FENCE
+        def look(frame, event, _, group=group):
+            passed[group] += event == "call" and frame.f_code is FENCE
 
-            try:
-                sys.setprofile(look)
-                call(group)
-            finally:
-                sys.setprofile(None)
-        found[name] = passed[ours] - passed[gloo]  # PyTorch may have some, too
-    dist.destroy_process_group(ours)
-    dist.destroy_process_group(gloo)
-    return found
-
-
-def test_a_call_passes_one_fence(groups):
+        try:
+            sys.setprofile(look)
+            dist.all_reduce(whole, group=group)
+        finally:
+            sys.setprofile(None)
+        dist.destroy_process_group(group)
     # The recorder of PyTorch 2.15 asks for the group's name and description.
     n_fences = 3 if torch.__version__ >= (2, 15) else 1
-    assert groups.call(fences) == [{"all_reduce": n_fences}] * N
+    assert passed[ours] - passed[gloo] == n_fences  # PyTorch may have some, too
 
 
-def works(rank):
+@each_rank_of("groups")
+def test_works_that_have_ended_have_all_that_works_have(rank):
     """The work of a call that has ended: as C++ and hooks use it."""
     opts = dist.AllreduceOptions()
     opts.asyncOp = False
@@ -434,10 +381,5 @@ def works(rank):
     seen = []
     future = work.get_future().then(lambda future: seen.append(future.value()[0].tolist()))
     future.wait()
-    same = work.result()[0] is tensor
-    return work.wait(), work.is_completed(), work.is_success(), work.exception(), same, seen
-
-
-def test_works_that_have_ended_have_all_that_works_have(groups):
-    total = N * (N + 1) / 2
-    assert groups.call(works) == [(True, True, True, None, True, [[total] * 3])] * N
+    assert work.result()[0] is tensor and seen == [[N * (N + 1) / 2] * 3]
+    assert work.wait() and work.is_completed() and work.is_success() and work.exception() is None

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Callbacks of futures that call and await collectives, as PyTorch's own hooks do."""
 
+import functools
+import os
+import signal
 import threading
 import time
 from datetime import timedelta
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook, default_hooks
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
-from ranks import RankError  # noqa: E402
-from switchml import errors  # noqa: E402
-from switchml._wait import poll  # noqa: E402
-from switchml.torch._calls.callbacks import Promise  # noqa: E402
-from test_torch_ddp import BOUND, Net, batches, checksum, compare, mean_loss  # noqa: E402
+from ranks import each_rank_of
+from switchml import errors
+from switchml._wait import poll
+from switchml.torch import hooks
+from switchml.torch._calls import callbacks as _callbacks
+from switchml.torch._calls.callbacks import Promise
+from test_torch_ddp import BOUND, batches, checksum, compare, mean_loss
 
 N = 3
 HANGS_S = 100
@@ -42,7 +46,8 @@ def first(future):
 STEPS = 300
 
 
-def values_at_the_end(rank):
+@each_rank_of("groups")
+def test_a_future_is_done_when_its_work_has_been_waited_for(rank):
     """A future has its value as soon as its work was waited for, or says that it has ended."""
     found = []
     for step in range(STEPS):
@@ -55,12 +60,8 @@ def values_at_the_end(rank):
                 pass
         assert work.is_success()
         found.append(future.done() and future.value()[0][0].item())
-    return found
-
-
-def test_a_future_is_done_when_its_work_has_been_waited_for(groups):
     sums = [sum(rank + step for rank in range(N)) for step in range(STEPS)]
-    assert groups.call(values_at_the_end, timeout=HANGS_S) == [sums] * N
+    assert found == sums
 
 
 def begun_by_rank_0(rank, key, prepare):
@@ -77,9 +78,10 @@ def begun_by_rank_0(rank, key, prepare):
     return work
 
 
-def kept_late(rank):
+@each_rank_of("groups")
+def test_a_wait_ends_at_its_timeout_although_the_future_has_no_value_yet(rank):
     """The future of a work gets its value when the test lets it."""
-    keep, may_keep, said = Promise.keep, threading.Event(), None
+    keep, may_keep = Promise.keep, threading.Event()
 
     def late(promise, value):
         may_keep.wait(HANGS_S)
@@ -88,22 +90,18 @@ def kept_late(rank):
     with mock.patch.object(Promise, "keep", late):
         work = begun_by_rank_0(rank, "kept late", lambda work: work.get_future())
         if work is None:
-            return None
-        try:
+            return
+        said = "all_reduce has not ended after a timeout of 0.01 s; it goes on"
+        with pytest.raises(errors.TimedOutError, match=f"^{said}$"):
             work.wait(timedelta(milliseconds=10))
-        except errors.TimedOutError as error:
-            said = str(error)
         may_keep.set()
         work.wait(timedelta(seconds=HANGS_S))
-    return said, work.get_future().done()
+    assert work.get_future().done()
 
 
-def test_a_wait_ends_at_its_timeout_although_the_future_has_no_value_yet(groups):
-    said = "all_reduce has not ended after a timeout of 0.01 s; it goes on"
-    assert groups.call(kept_late) == [(said, True)] + [None] * (N - 1)
-
-
-def not_kept(rank, early):
+@each_rank_of("groups")
+@pytest.mark.parametrize("early", [True, False])
+def test_a_future_that_cannot_get_its_value_fails(rank, early):
     """The streams of a future fail, as those of a device may."""
 
     def prepare(work):
@@ -113,26 +111,19 @@ def not_kept(rank, early):
 
     work = begun_by_rank_0(rank, f"not kept {early}", prepare)
     if work is None:
-        return None
+        return
     future = work.get_future()
-    ended, found = poll(work.is_completed, 30), []
-    for wait in (work.wait, future.wait) if ended else ():
-        try:
+    assert poll(work.is_completed, 30)
+    for wait in (work.wait, future.wait):
+        with pytest.raises(RuntimeError, match="no stream"):
             wait()
-        except RuntimeError as error:
-            found.append("no stream" in str(error))
-    return found
-
-
-@pytest.mark.parametrize("early", [True, False])
-def test_a_future_that_cannot_get_its_value_fails(groups, early):
-    assert groups.call(not_kept, [early] * N) == [[True, True]] + [None] * (N - 1)
 
 
 # ---- waiting in callbacks ----
 
 
-def nested(rank):
+@each_rank_of("groups")
+def test_a_callback_may_wait_for_a_collective_that_it_begins(rank):
     """A callback waits for a collective that it begins, whose callback does the same."""
 
     def inner(future):
@@ -141,24 +132,18 @@ def nested(rank):
     def outer(future):
         return [future.value()[0] + future_of(rank + 1).then(inner).wait()[0]]
 
-    return first(future_of(rank).then(outer))
+    assert first(future_of(rank).then(outer)) == 3 + 6 + 33
 
 
-def test_a_callback_may_wait_for_a_collective_that_it_begins(groups):
-    assert groups.call(nested, timeout=HANGS_S) == [3 + 6 + 33] * N
-
-
-def of_another(rank):
+@each_rank_of("groups")
+def test_a_callback_may_wait_for_an_earlier_collective(rank):
     """A callback waits for a collective that was begun before it."""
     ones, twos = future_of(1), future_of(2)
-    return first(ones.then(lambda f: [f.value()[0] + first(twos)]))
+    assert first(ones.then(lambda f: [f.value()[0] + first(twos)])) == N + 2 * N
 
 
-def test_a_callback_may_wait_for_an_earlier_collective(groups):
-    assert groups.call(of_another, timeout=HANGS_S) == [N + 2 * N] * N
-
-
-def on_another_group(rank):
+@each_rank_of("groups")
+def test_callbacks_may_use_other_groups(rank):
     """Callbacks reduce over another group; on each rank they come at another time."""
     pair, everybody = dist.new_group([0, 1]), dist.new_group(list(range(N)))
     futures = []
@@ -174,48 +159,10 @@ def on_another_group(rank):
     for group in (pair, everybody):
         if dist.get_rank(group) >= 0:
             dist.destroy_process_group(group)
-    return sums
-
-
-def test_callbacks_may_use_other_groups(groups):
-    found = groups.call(on_another_group, timeout=HANGS_S)
-    for rank, sums in enumerate(found):
-        assert sums == [N * N * (1 << step) for step in range(8)] + ([10.0] if rank < 2 else [])
+    assert sums == [N * N * (1 << step) for step in range(8)] + ([10.0] if rank < 2 else [])
 
 
 # ---- the order of calls ----
-
-
-def interleaved(rank, steps):
-    """All calls have one size, so a call in another's place would be a wrong sum, and no error.
-
-    The ranks pause at other places: callbacks run at then() on one, and much later on another.
-    """
-    found, expected = [], []
-    for step in range(steps):
-        base = 100 * step
-
-        def callback(future, base=base):
-            again = first(future_of(base + 2))
-            return [full(again + first(future_of(base + 3)))]
-
-        outer = future_of(base + 1)
-        if step % N == rank:
-            time.sleep(0.03)
-        outer = outer.then(callback)
-        after = dist.all_reduce(tensor := full(base + 4), async_op=True)
-        found.append((outer, after, tensor))
-        expected.append((N * (2 * base + 5), N * (base + 4)))
-    sums = []
-    for outer, after, tensor in found:
-        after.wait()
-        sums.append((first(outer), tensor[0].item()))
-    return sums, expected
-
-
-def test_calls_of_callbacks_keep_their_place_among_the_others(groups):
-    for sums, expected in groups.call(interleaved, [12] * N, timeout=HANGS_S):
-        assert sums == expected
 
 
 def lambda_of(then):
@@ -224,9 +171,6 @@ def lambda_of(then):
 
 def decorated(then):
     """A function of the user that seems to be one of PyTorch's."""
-    import functools
-
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     @functools.wraps(default_hooks.allreduce_hook)
     def callback(future):
@@ -237,8 +181,6 @@ def decorated(then):
 
 
 def partial_of(then):
-    import functools
-
     return functools.partial(lambda then, future: then(future), then)
 
 
@@ -255,17 +197,11 @@ CALLBACKS = {f.__name__: f for f in (lambda_of, decorated, partial_of, Callable)
 
 def default_hook(value):
     """The future of PyTorch's hook, whose callback was attached in its module."""
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
     bucket = full(value * N)
     return default_hooks._allreduce_fut(None, bucket).then(lambda f: [f.value()])
 
 
 def compressed(value):
-    from unittest import mock
-
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-
     bucket = mock.Mock(**{"buffer.return_value": full(value * N)})
     return default_hooks.fp16_compress_hook(None, bucket).then(lambda f: [f.value()])
 
@@ -306,14 +242,20 @@ FUTURES = {
 }
 
 
-def chained(rank, future, callback, steps):
-    """As interleaved(), with other futures, other callbacks, and calls on Gloo in them."""
+@each_rank_of("groups")
+@pytest.mark.parametrize("future", FUTURES)
+@pytest.mark.parametrize("callback", CALLBACKS)
+def test_every_callback_of_every_future_has_its_place(rank, future, callback):
+    """All calls have one size, so a call in another's place would be a wrong sum, and no error.
+
+    The ranks pause at other places: callbacks run at then() on one, and much later on another.
+    """
     found = []
-    for step in range(steps):
+    for step in range(4):
         base = 8 * step + 1
 
         def then(f, base=base):
-            again = first(future_of(base + 1))
+            again = first(future_of(base + 1)) + first(future_of(base + 3))
             product = full(2)
             dist.all_reduce(product, dist.ReduceOp.PRODUCT)
             return [full(again + product[0].item())]
@@ -325,123 +267,80 @@ def chained(rank, future, callback, steps):
         summed = dist.all_reduce(tensor := full(base + 2), async_op=True)
         multiplied = dist.all_reduce(other := full(3), dist.ReduceOp.PRODUCT, async_op=True)
         found.append((outer, summed, multiplied, tensor, other, base))
-    wrong = []
     for outer, summed, multiplied, tensor, other, base in found:
         summed.wait()
         multiplied.wait()
         sums = first(outer), tensor[0].item(), other[0].item()
-        if sums != (N * (base + 1) + 2**N, N * (base + 2), 3**N):
-            wrong.append((base, sums))
-    return wrong
+        assert sums == (N * (2 * base + 4) + 2**N, N * (base + 2), 3**N), base
 
 
-@pytest.mark.parametrize("future", FUTURES)
-@pytest.mark.parametrize("callback", CALLBACKS)
-def test_every_callback_of_every_future_has_its_place(groups, future, callback):
-    assert groups.call(chained, [future] * N, [callback] * N, [4] * N, timeout=HANGS_S) == [[]] * N
+def note(seen, name, value, pause=0):
+    def then(future):
+        time.sleep(pause)
+        seen[name] = first(future_of(value))
+        return future.value()
+
+    return then
 
 
-def crossed(rank):
+@each_rank_of("groups")
+def test_callbacks_of_two_futures_have_the_order_of_their_thens(rank):
     """Two calls first, then their callbacks, in another order than that of the calls."""
     one, two = future_of(1), future_of(2)
     seen = {}
-
-    def note(name, value, pause):
-        def then(future):
-            time.sleep(pause)
-            seen[name] = first(future_of(value))
-            return future.value()
-
-        return then
-
     last = [
-        two.then(note("a", 10, 0.02 * rank)),
-        one.then(note("b", 20, 0.02 * (N - rank))),
-        two.then(note("c", 30, 0)),
+        two.then(note(seen, "a", 10, 0.02 * rank)),
+        one.then(note(seen, "b", 20, 0.02 * (N - rank))),
+        two.then(note(seen, "c", 30)),
     ]
     final = first(future_of(40))
     for future in last:
         future.wait()
-    return seen, final
-
-
-def test_callbacks_of_two_futures_have_the_order_of_their_thens(groups):
     expected = {"a": 10 * N, "b": 20 * N, "c": 30 * N}, 40 * N
-    assert groups.call(crossed, timeout=HANGS_S) == [expected] * N
+    assert (seen, final) == expected
 
 
-def branched(rank):
+@each_rank_of("groups")
+def test_callbacks_of_a_tree_of_futures_have_the_order_of_their_thens(rank):
     """PyTorch would run c before b, because it follows a."""
     seen = {}
-
-    def note(name, value):
-        def then(future):
-            seen[name] = first(future_of(value))
-            return future.value()
-
-        return then
-
     one = future_of(1)
     time.sleep(0.05 * rank)  # some ranks attach to a future that is done
-    a = one.then(note("a", 10))
-    b = one.then(note("b", 20))
-    c = a.then(note("c", 30))
+    a = one.then(note(seen, "a", 10))
+    b = one.then(note(seen, "b", 20))
+    c = a.then(note(seen, "c", 30))
     last = first(future_of(40))
     for future in (a, b, c):
         future.wait()
-    return seen, last
-
-
-def test_callbacks_of_a_tree_of_futures_have_the_order_of_their_thens(groups):
     expected = {"a": 10 * N, "b": 20 * N, "c": 30 * N}, 40 * N
-    assert groups.call(branched, timeout=HANGS_S) == [expected] * N
+    assert (seen, last) == expected
 
 
-def not_ours(rank):
+@each_rank_of("groups")
+def test_a_future_of_the_users_waits_for_no_place(rank):
     """What comes after then() may be what resolves the future."""
     own = torch.futures.Future()
     late = own.then(lambda f: [full(first(future_of(f.value())))])
     mixed = torch.futures.collect_all([own, future_of(1)])
     after = mixed.then(lambda f: [full(first(future_of(7)))])
     own.set_result(first(future_of(rank)))
-    return first(late), first(after)
+    assert (first(late), first(after)) == (3.0 * N, 7.0 * N)
 
 
-def test_a_future_of_the_users_waits_for_no_place(groups):
-    assert groups.call(not_ours, timeout=HANGS_S) == [(3.0 * N, 7.0 * N)] * N
-
-
-def fire_and_forget(rank):
+@each_rank_of("groups")
+def test_calls_of_callbacks_come_before_what_is_called_later(rank):
     """A callback that waits for nothing: its collective comes before what is called after it."""
     late = []
     future_of(1).then(lambda _: future_of(2).then(lambda _: late.append(future_of(3))))
     four = first(future_of(4))
-    return four, first(late[0])
-
-
-def test_calls_of_callbacks_come_before_what_is_called_later(groups):
-    assert groups.call(fire_and_forget, timeout=HANGS_S) == [(4.0 * N, 3.0 * N)] * N
+    assert (four, first(late[0])) == (4.0 * N, 3.0 * N)
 
 
 # ---- exceptions ----
 
 
-def raising(rank):
-    def fail(future):
-        raise OverflowError(f"rank {rank} cannot")
-
-    future = future_of(1).then(fail)
-    with pytest.raises(Exception, match=f"rank {rank} cannot"):
-        future.wait()
-    future_of(1).add_done_callback(fail)
-    return first(future_of(1))
-
-
 def test_the_packages_own_hook_holds_no_bucket_up():
     """Its callbacks begin nothing, so what follows then() begins at once."""
-    from switchml.torch import hooks
-    from switchml.torch._calls import callbacks as _callbacks
-
     promise = _callbacks.Promise(lambda future: future.value(), [])
     result = _callbacks.then_compute(promise.future, hooks._first)
     assert _callbacks.order_here()[1] == ()
@@ -449,11 +348,20 @@ def test_the_packages_own_hook_holds_no_bucket_up():
     assert result.wait().tolist() == full(1).tolist()
 
 
-def test_an_exception_in_a_callback_stays_in_its_future(groups):
-    assert groups.call(raising, timeout=HANGS_S) == [float(N)] * N
+@each_rank_of("groups")
+def test_an_exception_in_a_callback_stays_in_its_future(rank):
+    def fail(future):
+        raise OverflowError(f"rank {rank} cannot")
+
+    future = future_of(1).then(fail)
+    with pytest.raises(Exception, match=f"rank {rank} cannot"):
+        future.wait()
+    future_of(1).add_done_callback(fail)
+    assert first(future_of(1)) == float(N)
 
 
-def raising_hook(rank):
+@each_rank_of("groups")
+def test_an_exception_in_a_hooks_callback_comes_out_of_backward(rank):
     def hook(state, bucket):
         def fail(future):
             raise OverflowError("the gradient is odd")
@@ -464,67 +372,21 @@ def raising_hook(rank):
     model.register_comm_hook(None, hook)
     with pytest.raises(Exception, match="the gradient is odd"):
         model(torch.ones(2, 4)).sum().backward()
-    return first(future_of(1))
-
-
-def test_an_exception_in_a_hooks_callback_comes_out_of_backward(groups):
-    assert groups.call(raising_hook, timeout=HANGS_S) == [float(N)] * N
+    assert first(future_of(1)) == float(N)
 
 
 def killed_meanwhile(rank):
-    import os
-    import signal
-
     if rank == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return first(future_of(1).then(lambda f: future_of(2).wait()))
 
 
-def test_a_callback_that_waits_for_a_dead_rank_raises():
-    with Groups(N) as ranks:
-        ranks.start(killed_meanwhile)
-        for outcome in ranks.outcomes(only=[0, 1], timeout=HANGS_S):
-            assert isinstance(outcome, RankError) and "rank 2" in str(outcome)
+def test_a_callback_that_waits_for_a_dead_rank_raises(new_groups):
+    new_groups.start(killed_meanwhile)
+    new_groups.expect("RuntimeError", "rank 2", only=[0, 1], timeout=HANGS_S)
 
 
 # ---- PyTorch's own hooks ----
-
-
-def powersgd(rank, buckets):
-    """Losses and parameters. (The batched hook asserts in PyTorch 2.13, whatever the backend.)"""
-    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
-
-    torch.manual_seed(5)
-    options = {"bucket_cap_mb": 0.01} if buckets else {}
-    model = DistributedDataParallel(Net(), **options)
-    state = powerSGD_hook.PowerSGDState(
-        None, matrix_approximation_rank=4, start_powerSGD_iter=3, min_compression_rate=1
-    )
-    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
-    for pixels, labels in batches(rank):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(pixels, True), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(mean_loss(loss))
-    return losses, checksum(model.module)
-
-
-@pytest.mark.parametrize("buckets", [False, True], ids=["one bucket", "buckets"])
-def test_powersgd_trains(groups, buckets):
-    found = groups.call(powersgd, [buckets] * N, timeout=HANGS_S)
-    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
-    losses = found[0][0]
-    assert losses[-1] < 0.8 * losses[0], "it learns nothing"
-    if not buckets:  # where Gloo finishes, too
-        with Groups(N, "gloo") as gloo:
-            expected = gloo.call(powersgd, [buckets] * N)[0][0]
-            gloo.call(stop)
-        # The orthogonalization makes more of a rounding than a sum does.
-        worst = max(abs(a - b) for a, b in zip(losses, expected, strict=True))
-        assert worst <= 100 * BOUND["int32"], f"losses differ by {worst}"
 
 
 def own_hook(state, bucket):
@@ -533,9 +395,6 @@ def own_hook(state, bucket):
 
 
 def zero(rank, name, base):
-    from torch.distributed.algorithms.ddp_comm_hooks import ddp_zero_hook, default_hooks
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
     torch.manual_seed(5)
     model = DistributedDataParallel(
         torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10)),

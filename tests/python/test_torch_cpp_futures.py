@@ -8,13 +8,12 @@ import os
 import signal
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
+from groups import Groups, stop
+from ranks import each_rank_of
 
 N = 3
 SUM = float(sum(range(1, N + 1)))
@@ -68,45 +67,31 @@ CALLS = {
 }
 
 
-def in_cpp(rank, name):
-    """What C++ finds in a future that is requested at once, and in one of a call that has ended."""
-    make, _ = CALLS[name]
-    early = make(rank).get_future()
-    work = make(rank)
-    work.wait()
-    return total(early), total(work.get_future()), work.get_future() is work.get_future()
-
-
-def awaited(rank):
+@each_rank_of("cpp_groups")
+def test_cpp_finds_one_after_an_awaited_call_too(rank):
     """What C++ finds in the work of a call that says that it will be awaited at once."""
     dist.barrier()  # joins the job: then such a call has ended when the application gets its work
     options = dist.AllreduceOptions()
     options.asyncOp = False
     work = dist.group.WORLD.allreduce([own(rank)], options)
-    return work.is_completed(), total(work.get_future())
+    assert work.is_completed() and total(work.get_future()) == 2 * SUM
 
 
-def test_cpp_finds_one_after_an_awaited_call_too(cpp_groups):
-    assert cpp_groups.call(awaited) == [(True, 2 * SUM)] * N
-
-
+@each_rank_of("cpp_groups")
 @pytest.mark.parametrize("name", CALLS)
-def test_cpp_finds_a_list_of_tensors(cpp_groups, name):
-    expected = CALLS[name][1]
-    assert cpp_groups.call(in_cpp, [name] * N) == [(expected, expected, True)] * N
+def test_cpp_finds_a_list_of_tensors(rank, name):
+    """What C++ finds in a future that is requested at once, and in one of a call that has ended."""
+    make, expected = CALLS[name]
+    early = make(rank).get_future()
+    work = make(rank)
+    work.wait()
+    assert total(early) == total(work.get_future()) == expected
+    assert work.get_future() is work.get_future()
 
 
-def without_option(rank):
-    future = dist.all_reduce(own(rank), async_op=True).get_future()
-    try:
-        total(future)
-    except RuntimeError as error:
-        return str(error), [tensor.tolist() for tensor in future.value()]
-
-
-def done_at_the_end(rank):
+@each_rank_of("cpp_groups")
+def test_cpps_future_is_done_when_its_work_has_been_waited_for(rank):
     """Whether the futures of C++ have their values as soon as their works were waited for."""
-    found = []
     for step in range(300):
         work = dist.all_reduce(own(rank), async_op=True)
         if step % 3 != 2:
@@ -116,25 +101,23 @@ def done_at_the_end(rank):
                 pass
         else:
             work.wait()
-        found.append((future if step % 3 != 2 else work.get_future()).done())
-    return found.count(False)
+        assert (future if step % 3 != 2 else work.get_future()).done(), step
 
 
-def test_cpps_future_is_done_when_its_work_has_been_waited_for(cpp_groups):
-    assert cpp_groups.call(done_at_the_end) == [0] * N
-
-
-def test_without_the_option_cpp_finds_an_object_of_python(groups):
+@each_rank_of("groups")
+def test_without_the_option_cpp_finds_an_object_of_python(rank):
     """docs/pytorch.md: PyTorch says so in one line, and the process goes on."""
-    for said, value in groups.call(without_option):
-        assert "Expected GenericList but got PyObject" in said.splitlines()[-1]
-        assert value == [[SUM] * 2]
+    future = dist.all_reduce(own(rank), async_op=True).get_future()
+    with pytest.raises(RuntimeError, match="Expected GenericList but got PyObject.*$"):
+        total(future)
+    assert [tensor.tolist() for tensor in future.value()] == [[SUM] * 2]
 
 
 # ---- what Python does with such a future ----
 
 
-def in_python(rank):
+@each_rank_of("cpp_groups")
+def test_callbacks_of_python_may_wait(rank):
     """Its callbacks wait for collectives, more of them than TorchScript has threads."""
     again = [torch.full((1,), float(i)) for i in range(2 * os.cpu_count() + 2)]
     futures = []
@@ -151,45 +134,31 @@ def in_python(rank):
     tensor = own(rank)
     future = dist.all_reduce(tensor, async_op=True).get_future()
     (found,) = future.wait()
-    return [f.value() for f in collected], found is tensor, future.done(), found.tolist()
-
-
-def test_callbacks_of_python_may_wait(cpp_groups):
-    sums = [float(N * i) for i in range(2 * os.cpu_count() + 2)]
-    found = cpp_groups.call(in_python, timeout=100)
-    assert found == [(sums, True, True, [SUM] * 2)] * N
+    assert [f.value() for f in collected] == [float(N * i) for i in range(len(again))]
+    assert found is tensor and future.done() and found.tolist() == [SUM] * 2
 
 
 # ---- PyTorch's own hook in C++ ----
 
 
-def step(model):
-    model.zero_grad()
-    model(torch.ones(4, 64)).sum().backward()
+def train(model, steps):
+    for _ in range(steps):
+        model.zero_grad()
+        model(torch.ones(4, 64)).sum().backward()
 
 
 def fp16_until_it_fails(rank):
     model = DistributedDataParallel(torch.nn.Linear(64, 64))
     model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
-    step(model)
-    step(model)
-    gradient = model.module.bias.grad.tolist()
+    train(model, 2)
+    assert model.module.bias.grad.tolist() == [4.0] * 64
     if rank == 2:
         os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        while True:
-            step(model)
-    except RuntimeError as in_backward:
-        try:
-            dist.all_reduce(torch.ones(3))
-        except RuntimeError as error:
-            return gradient, str(in_backward), type(error).__name__
+    with pytest.raises(RuntimeError, match=r"RankDiedError: rank 2 \(host "):
+        train(model, 1_000_000)
+    dist.all_reduce(torch.ones(3))
 
 
-def test_the_hook_in_cpp_learns_that_a_rank_has_died():
-    with Groups(N) as groups:
-        groups.start(fp16_until_it_fails)
-        for gradient, in_backward, kind in groups.outcomes(only=[0, 1]):
-            assert gradient == [4.0] * 64
-            assert "RankDiedError: rank 2 (host " in in_backward
-            assert kind == "RankDiedError"
+def test_the_hook_in_cpp_learns_that_a_rank_has_died(new_groups):
+    new_groups.start(fp16_until_it_fails)
+    new_groups.expect("RankDiedError", only=[0, 1])

@@ -3,11 +3,7 @@
 
 import re
 
-import pytest
-
-pytest.importorskip("torch")
-
-from programs import ROOT, run_python  # noqa: E402
+from programs import ROOT, run_python
 
 
 def test_the_others_go_on_and_a_new_process_gets_their_parameters():

@@ -3,10 +3,8 @@
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
-from programs import as_installed, run_ranks  # noqa: E402
-from switchml.torch._group.gateway import IS_DISPATCHED  # noqa: E402
+from programs import as_installed, run_ranks
+from switchml.torch._group.gateway import IS_DISPATCHED
 
 WITHOUT_IMPORT = """
 import sys

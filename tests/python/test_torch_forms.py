@@ -5,11 +5,11 @@ tensors by position or by name. Every form that PyTorch's groups have does the s
 from datetime import timedelta
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch._C import _distributed_c10d as c10d  # noqa: E402
+from switchml.torch._group.gateway import unsent
 
 N = 2
 LONG = timedelta(seconds=100)
@@ -188,8 +188,6 @@ def outcome_of(call, group, rank):
 
 def outcomes(rank, name):
     """Of each form: what it came to, and whether PyTorch's own groups have it."""
-    from switchml.torch._group.gateway import unsent
-
     reference = unsent(rank, N)
     if not hasattr(reference, name):
         return {}

@@ -11,16 +11,18 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch._dynamo import config
+from torch.distributed import GradBucket
+from torch.distributed.algorithms.join import Join
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel as DDP
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.distributed import GradBucket  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel as DDP  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from groups import Groups, stop  # noqa: E402
-from switches import switch_in_kernel  # noqa: E402
+import switchml.torch
+from groups import Groups, stop
+from switches import switch_in_kernel
 
 N = 4
 ROWS, COLUMNS = N, 2000
@@ -140,17 +142,12 @@ def compiled(rank):
 
 
 def with_compiled_autograd(rank):
-    from torch._dynamo import config
-
     torch.compiler.reset()
     with config.patch(optimize_ddp="python_reducer", compiled_autograd=True):
         return trained(torch.compile(DDP(layer()), backend="aot_eager"))
 
 
 def sharded(rank, shape=(N,), names=("shards",)):
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     model = layer()
     fully_shard(model, mesh=init_device_mesh("cpu", shape, mesh_dim_names=names))
     return trained(model)
@@ -162,8 +159,6 @@ def sharded_and_replicated(rank):
 
 def where_ranks_have_joined(rank):
     """Those with fewer inputs add zeros to the gradients of the others, outside of a pass."""
-    from torch.distributed.algorithms.join import Join
-
     model = DDP(layer())
     with Join([model]):
         for _ in range(1 + rank):

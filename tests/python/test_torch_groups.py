@@ -2,23 +2,27 @@
 """Process groups of torch.distributed: each is a job, with options, and ends or fails by itself."""
 
 import contextlib
+import os
 import re
 import socket
 import statistics
+import threading
 import time
 from datetime import timedelta
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
-from programs import run_python, run_ranks  # noqa: E402
-from ranks import RankError  # noqa: E402
-from switchml import Job  # noqa: E402
+import switchml.torch
+from groups import Groups, start, stop
+from programs import run_python, run_ranks
+from ranks import each_rank_of
+from switchml import Job
+from switchml._wait import poll
+from switchml.torch._joining import rendezvous as _rendezvous
 
 N = 3
 
@@ -26,7 +30,8 @@ N = 3
 # ---- groups ----
 
 
-def subgroups(rank):
+@each_rank_of("groups")
+def test_every_group_is_a_job_of_its_own(rank):
     """Overlapping groups at once, in another order on each rank."""
     pairs = {pair: dist.new_group(list(pair)) for pair in [(0, 1), (1, 2), (0, 2)]}
     works = []
@@ -42,11 +47,7 @@ def subgroups(rank):
     for pair, group in pairs.items():
         if rank in pair:
             dist.destroy_process_group(group)
-    return len(works)
-
-
-def test_every_group_is_a_job_of_its_own(groups):
-    assert groups.call(subgroups) == [2, 2, 2]
+    assert len(works) == 2
 
 
 def only_its_own(rank):
@@ -68,10 +69,9 @@ def test_two_subsets_never_meet():
         groups.call(stop)
 
 
-def with_a_thief(rank):
+@each_rank_of("groups")
+def test_a_groups_port_is_nobody_elses(rank):
     """Somebody wants a port at the moment when rank 0 has chosen it for its switch."""
-    from switchml.torch._joining import rendezvous as _rendezvous
-
     stolen = []
 
     def steal_and_join(**settings):
@@ -89,14 +89,11 @@ def with_a_thief(rank):
     with mock.patch.object(_rendezvous, "Job", join):
         dist.all_reduce(tensor, group=group)
     dist.destroy_process_group(group)
-    return tensor[0].item(), stolen
+    assert tensor[0].item() == N and not stolen
 
 
-def test_a_groups_port_is_nobody_elses(groups):
-    assert groups.call(with_a_thief) == [(N, [])] * N
-
-
-def mixed(rank):
+@each_rank_of("groups")
+def test_it_stands_beside_other_backends(rank):
     group = dist.new_group(list(range(N)), backend="cpu:switchml,cuda:nccl")
     tensor = torch.ones(5)
     dist.all_reduce(tensor, group=group)
@@ -106,11 +103,7 @@ def mixed(rank):
     dist.all_reduce(tensor, group=gloo)
     dist.destroy_process_group(group)
     dist.destroy_process_group(gloo)
-    return tensor[0].item()
-
-
-def test_it_stands_beside_other_backends(groups):
-    assert groups.call(mixed) == [N * N] * N
+    assert tensor[0].item() == N * N
 
 
 def bytes_of_first_packets(counters, earlier):
@@ -121,9 +114,8 @@ def bytes_of_first_packets(counters, earlier):
     return since.bytes_sent * (1 - again / since.packets_sent)
 
 
-def wires(rank):
-    import switchml.torch
-
+@each_rank_of("groups")
+def test_the_int16_wire_is_an_option(rank):
     found = []
     for wire in ("int32", "int16"):
         # Ranks that share memory send nothing.
@@ -139,20 +131,15 @@ def wires(rank):
         # Others' stalls have results sent again, too, and nobody counts those.
         found.append(((after - N * before).abs().max().item(), statistics.median(sent)))
         dist.destroy_process_group(group)
-    return found
+    (exact, full), (rough, half) = found
+    assert exact < 1e-6
+    assert 1e-6 < rough < 1e-3
+    assert 0.45 < half / full < 0.6
 
 
-def test_the_int16_wire_is_an_option(groups):
-    for (exact, full), (rough, half) in groups.call(wires):
-        assert exact < 1e-6
-        assert 1e-6 < rough < 1e-3
-        assert 0.45 < half / full < 0.6
-
-
-def metrics(rank):
+@each_rank_of("groups")
+def test_the_exact_wire_is_an_option(rank):
     """A loss beside a count of tokens: in one block the loss would vanish."""
-    import switchml.torch
-
     group = dist.new_group(
         list(range(N)), backend="switchml", pg_options=switchml.torch.Options(wire="exact")
     )
@@ -162,24 +149,24 @@ def metrics(rank):
     gradient = torch.full((5000,), 1.0)
     dist.all_reduce(gradient, group=group)
     dist.destroy_process_group(group)
-    return values[0].item(), values[1:].unique().tolist(), gradient.unique().tolist()
+    assert values[0].item() == 0 and values[1:].unique().tolist() == [N * 2.5]
+    assert gradient.unique().tolist() == [N]
 
 
-def test_the_exact_wire_is_an_option(groups):
-    assert groups.call(metrics) == [(0, [N * 2.5], [N])] * N
+def n_left():
+    """Files, threads, and Python's threads."""
+    files, threads = (len(os.listdir(f"/proc/self/{what}")) for what in ("fd", "task"))
+    return files, threads, threading.active_count()
 
 
-def leftovers(rank):
-    import os
-    import threading
+def await_no_more(before):
+    """A thread that has ended may be the kernel's for a moment more, elsewhere a file, too."""
+    poll(lambda: all(a <= b for a, b in zip(n_left(), before, strict=True)), 60)
+    assert all(a <= b for a, b in zip(n_left(), before, strict=True)), (n_left(), before)
 
-    def count():
-        return (
-            threading.active_count(),
-            len(os.listdir("/proc/self/fd")),
-            len(os.listdir("/proc/self/task")),
-        )
 
+@each_rank_of("groups")
+def test_destroyed_groups_leave_nothing_behind(rank):
     def round_of_groups():
         group = dist.new_group(list(range(N)))
         dist.all_reduce(torch.ones(10_000), group=group)
@@ -188,40 +175,19 @@ def leftovers(rank):
 
     round_of_groups()
     time.sleep(0.2)  # else what is about to go might hide a leak
-    before = count()
+    before = n_left()
     for _ in range(3):
         round_of_groups()
-    # A thread that was joined may be the kernel's for a moment more, on other ranks a file, too.
-    until = time.monotonic() + 60
-    while (after := count())[0] != before[0] or any(
-        a > b for a, b in zip(after, before, strict=True)
-    ):
-        if time.monotonic() > until:
-            break
-        time.sleep(0.01)
-    return before, after
+    await_no_more(before)
 
 
-def test_destroyed_groups_leave_nothing_behind(groups):
-    for before, after in groups.call(leftovers):
-        assert after[0] == before[0], "threads of Python"
-        assert after[1] <= before[1], "files"
-        assert after[2] <= before[2], "threads"
-
-
-def many_groups(rank):
+@each_rank_of("groups")
+def test_a_hundred_groups_leave_no_file_no_thread_and_no_mapping(rank):
     """Also on the switch that is there, with a host's memory and without."""
-    import os
 
-    import switchml.torch
-
-    def count():
+    def n_mappings():
         with open("/proc/self/maps", encoding="ascii") as maps:
-            return (
-                len(os.listdir("/proc/self/fd")),
-                len(os.listdir("/proc/self/task")),
-                len(list(maps)),
-            )
+            return len(list(maps))
 
     def one(number):
         options = switchml.torch.Options(switch="embedded") if number % 2 else None
@@ -233,42 +199,22 @@ def many_groups(rank):
 
     for number in range(20):
         one(number)
-    before = count()
+    before, mappings_before = n_left(), n_mappings()
     for number in range(100):
         one(number)
-    until = time.monotonic() + 60
-    while any(a > b for a, b in zip(count()[:2], before[:2], strict=True)):
-        if time.monotonic() > until:
-            break
-        time.sleep(0.01)
-    return before, count()
+    await_no_more(before)
+    # An arena of malloc() may have come, and not one for each group.
+    assert n_mappings() <= mappings_before + 20
 
 
-def test_a_hundred_groups_leave_no_file_no_thread_and_no_mapping(groups):
-    for before, after in groups.call(many_groups):
-        assert after[0] <= before[0], "files"
-        assert after[1] <= before[1], "threads"
-        # An arena of malloc() may have come, and not one for each group.
-        assert after[2] <= before[2] + 20, "mappings"
-
-
-def begin_again(rank, n, port):
-    from groups import start
-
+@each_rank_of("new_groups")
+def test_the_default_group_can_be_made_again(rank, port):
     dist.all_reduce(torch.ones(3))
     dist.destroy_process_group()
-    start(rank, n, port, "switchml", 150, None)
+    start(rank, N, port, "switchml", 150, None)
     tensor = torch.ones(3)
     dist.all_reduce(tensor)
-    return tensor[0].item()
-
-
-def test_the_default_group_can_be_made_again():
-    from ranks import free_port
-
-    with Groups(2) as groups:
-        assert groups.call(begin_again, [2] * 2, [free_port()] * 2) == [2.0, 2.0]
-        groups.call(stop)
+    assert tensor[0].item() == N
 
 
 # ---- failures ----
@@ -278,17 +224,13 @@ def reduce_big(rank):
     dist.all_reduce(torch.ones(200_000))
 
 
-def test_a_killed_rank_raises_on_the_others():
-    with Groups(N) as groups:
-        groups.call(reduce_big)
-        groups.start(reduce_big, only=[0, 1])
-        time.sleep(0.3)  # most likely they wait by then; a later call raises the same
-        groups.processes[2].kill()
-        for outcome in groups.outcomes(only=[0, 1], timeout=60):
-            assert isinstance(outcome, RankError)
-            assert outcome.kind == "RankDiedError"
-            assert "rank 2" in str(outcome)
-            assert "its connection" in str(outcome), "silence takes a heartbeat"
+def test_a_killed_rank_raises_on_the_others(new_groups):
+    new_groups.call(reduce_big)
+    new_groups.start(reduce_big, only=[0, 1])
+    time.sleep(0.3)  # most likely they wait by then; a later call raises the same
+    new_groups.processes[2].kill()
+    # Not by its silence, which takes a heartbeat.
+    new_groups.expect("RankDiedError", "rank 2", "its connection", only=[0, 1], timeout=60)
 
 
 def reduce_in_vain(rank):
@@ -302,23 +244,15 @@ def reduce_in_vain(rank):
 def test_the_groups_timeout_is_honoured():
     # Making the group has no more time than that, either.
     with Groups(2, seconds=10) as groups:
-        groups.start(reduce_in_vain, only=[0])
-        (seconds,) = groups.outcomes(only=[0])
+        (seconds,) = groups.call(reduce_in_vain, only=[0])
         assert 9.5 < seconds < 25
 
 
-def shortened(rank):
-    from torch.distributed.distributed_c10d import _set_pg_timeout
-
+@each_rank_of("new_groups")
+def test_a_shortened_timeout_is_honoured(rank):
     _set_pg_timeout(timedelta(seconds=1))
-    return reduce_in_vain(rank)
-
-
-def test_a_shortened_timeout_is_honoured():
-    with Groups(2) as groups:
-        groups.start(shortened, only=[0])
-        (seconds,) = groups.outcomes(only=[0])
-        assert 0.8 < seconds < 30
+    if rank == 0:
+        assert 0.8 < reduce_in_vain(rank) < 30
 
 
 def fail_in_the_middle(rank):
@@ -331,14 +265,10 @@ def fail_in_the_middle(rank):
         dist.destroy_process_group()
 
 
-def test_a_rank_that_fails_tells_the_others_why():
-    with Groups(N) as groups:
-        groups.start(fail_in_the_middle)
-        outcomes = groups.outcomes()
-        assert outcomes[1].kind == "OverflowError"
-        for outcome in (outcomes[0], outcomes[2]):
-            assert outcome.kind == "AbortedError"
-            assert "the loss is infinite" in str(outcome)
+def test_a_rank_that_fails_tells_the_others_why(new_groups):
+    new_groups.start(fail_in_the_middle)
+    new_groups.expect("OverflowError", only=[1])
+    new_groups.expect("AbortedError", "the loss is infinite", only=[0, 2])
 
 
 def move(rank, name, types):
@@ -357,32 +287,12 @@ def move(rank, name, types):
     "types",
     [(torch.float32, torch.float64), (torch.float32, torch.uint8), (torch.uint16, torch.bfloat16)],
 )
-def test_other_types_are_a_mismatch(name, types):
-    with Groups(N) as groups:
-        groups.start(move, [name] * N, [types] * N)
-        for outcome in groups.outcomes():
-            assert outcome.kind == "MismatchError"
-            for dtype in types:
-                assert str(dtype).rpartition(".")[2] in str(outcome)
-
-
-def leave_early(rank):
-    if rank == 1:
-        dist.destroy_process_group()
-        return None
-    return reduce_big(rank)
-
-
-def test_a_rank_that_leaves_while_others_reduce_is_a_mismatch():
-    with Groups(2) as groups:
-        groups.start(leave_early)
-        outcomes = groups.outcomes()
-        assert outcomes[0].kind == "MismatchError"
+def test_other_types_are_a_mismatch(new_groups, name, types):
+    new_groups.start(move, [name] * N, [types] * N)
+    new_groups.expect("MismatchError", *(str(dtype).rpartition(".")[2] for dtype in types))
 
 
 def test_options_are_checked():
-    import switchml.torch
-
     with pytest.raises(ValueError, match="wire"):
         switchml.torch.Options(wire="int4")
     with (
@@ -414,6 +324,13 @@ assert list(sums.values()) == [[2.0]] * 4, sums
 """
 
 
+def test_a_process_leaves_all_its_groups_at_once():
+    """At its end, where two of their ranks are threads of it."""
+    said = run_python("-c", RANKS_AS_THREADS)
+    assert len(re.findall("job .* has ended: ", said)) == 2, said
+    assert "aborted" not in said
+
+
 # As Python 3.12.1 says it at the end of a program.
 NO_MORE_THREADS = """
 started = threading.Thread.start
@@ -425,16 +342,6 @@ def start(thread):
 
 threading.Thread.start = start
 """
-
-
-@pytest.mark.parametrize("more", ["", NO_MORE_THREADS])
-def test_a_process_leaves_all_its_groups_at_once(more):
-    """At its end, where two of their ranks are threads of it."""
-    said = run_python("-c", RANKS_AS_THREADS + more)
-    assert len(re.findall("job .* has ended: ", said)) == 2, said
-    assert "aborted" not in said
-
-
 ONE_SUM = """
 import os, sys, threading, torch, torch.distributed as dist
 import switchml.torch

@@ -5,13 +5,12 @@ import io
 import pickle
 
 import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
 
-torch = pytest.importorskip("torch")
-
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from switchml.torch import HookState, allreduce_hook  # noqa: E402
-from switchml.torch._residuals import Residuals  # noqa: E402
+from ranks import each_rank_of
+from switchml.torch import HookState, allreduce_hook
+from switchml.torch._residuals import Residuals
 
 N = 2
 STEPS = 4
@@ -100,23 +99,16 @@ def test_only_narrow_wires_have_error_feedback(wire):
         HookState(wire=wire, error_feedback=True)
 
 
-def load_elsewhere(rank):
+@each_rank_of("groups")
+def test_a_loaded_state_has_the_default_group_until_it_gets_another(rank):
     state = HookState(wire="int16", error_feedback=True)
     loaded = by_pickling(state)
     group = torch.distributed.new_group(list(range(N)))
     assert loaded.group is torch.distributed.group.WORLD
     loaded.group = group
     assert (loaded.group, loaded.wire, loaded.error_feedback) == (group, "int16", True)
-    try:
+    with pytest.raises(TypeError, match="backend is not switchml"):
         loaded.group = "no group"
-    except TypeError as error:
-        return str(error)
-    return None
-
-
-def test_a_loaded_state_has_the_default_group_until_it_gets_another(groups):
-    for text in groups.call(load_elsewhere):
-        assert "backend is not switchml" in text
 
 
 def test_errors_follow_their_parameters_into_other_buckets():
@@ -152,7 +144,7 @@ def test_a_parameter_never_gets_the_errors_of_one_that_is_gone():
 # ---- sparse gradients ----
 
 
-def train_sparsely(rank, wire):
+def gradients_of_sparse(rank, wire):
     """Rows of a sparse embedding that only one rank has used, after three backward passes."""
     torch.manual_seed(3)
     net = torch.nn.Sequential(torch.nn.Embedding(50, 4, sparse=True), torch.nn.Linear(4, 1))
@@ -164,12 +156,9 @@ def train_sparsely(rank, wire):
     return net[0].weight.grad.to_dense(), net[1].weight.grad
 
 
+@each_rank_of("groups")
 @pytest.mark.parametrize("wire", ["int16", "int8"])
-def test_feedback_leaves_sparse_gradients_alone(groups, wire):
-    for fed, plain in zip(
-        groups.call(train_sparsely, [wire] * N),
-        groups.call(train_sparsely, [None] * N),
-        strict=True,
-    ):
-        assert torch.equal(fed[0], plain[0])
-        torch.testing.assert_close(fed[1], plain[1], rtol=0.02, atol=0.02)
+def test_feedback_leaves_sparse_gradients_alone(rank, wire):
+    fed, plain = gradients_of_sparse(rank, wire), gradients_of_sparse(rank, None)
+    assert torch.equal(fed[0], plain[0])
+    torch.testing.assert_close(fed[1], plain[1], rtol=0.02, atol=0.02)

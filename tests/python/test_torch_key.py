@@ -8,13 +8,12 @@ import socket
 import subprocess
 
 import pytest
+import torch
 
 import switchml
 from groups import Groups, stop
 from ranks import free_port
 from switches import PROGRAM, key_file, switch
-
-torch = pytest.importorskip("torch")
 
 STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (src/control/control.proto) with its length
 

@@ -3,41 +3,39 @@
 again, and where rank 0 is.
 """
 
-import contextlib
 import os
 import secrets
 import signal
 import socket
 import textwrap
+import time
 from datetime import timedelta
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-import switchml  # noqa: E402
-from groups import FORKED, prepare, start  # noqa: E402
-from programs import torchrun  # noqa: E402
-from ranks import Ranks, free_port  # noqa: E402
-from switches import key_file  # noqa: E402
+import switchml
+import switchml.torch
+from groups import Prepared, start
+from programs import torchrun
+from ranks import each_rank_of, free_port
+from switches import key_file
+from switchml._wait import poll
+from switchml.torch import ProcessGroupSwitchML
+from switchml.torch._joining import address as _address
+from switchml.torch._joining import meeting, rendezvous
+from switchml.torch._joining.meeting import Meeting
+from switchml.torch._joining.rendezvous import _is_listened_on
 
 N = 3
 KEY, OTHER_KEY = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
 
 
-class Processes(Ranks):
-    """Ranks that are in no group yet."""
-
-    how_to_start = FORKED
-
-
 @pytest.fixture(scope="module")
 def ranks():
-    with Processes(N, job=False) as processes:
-        processes.call(prepare)
+    with Prepared(N) as processes:
         yield processes
 
 
@@ -100,10 +98,16 @@ def test_a_setting_that_differs_is_named_on_every_rank(ranks, case, tmp_path):
         assert "\n" not in told
 
 
-def test_an_option_that_differs_is_named_on_every_rank(ranks):
-    found = begin_all(ranks, [{}] * N, [{"wire": "int16"}, {}, {}])
-    assert {kind for kind, _ in found} == {"ConfigError"}
-    assert all("SWITCHML_WIRE: rank 0: int16; ranks 1-2: default" in text for _, text in found)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([{"wire": "int16"}, {}, {}], "SWITCHML_WIRE: rank 0: int16; ranks 1-2: default"),
+        ([{"job": "a"}, {"job": "b"}, {}], "SWITCHML_JOB: rank 0: a; rank 1: b; rank 2: none"),
+    ],
+)
+def test_an_option_that_differs_is_named_on_every_rank(ranks, options, said):
+    for kind, text in begin_all(ranks, [{}] * N, options):
+        assert kind == "ConfigError" and said in text
 
 
 def test_one_key_from_two_files_is_the_same(ranks, tmp_path):
@@ -126,29 +130,19 @@ def test_what_the_library_refuses_on_one_rank_is_told_to_all(ranks):
     assert all("SWITCHML_THREADS" in text for _, text in found)
 
 
-def make_subgroups(rank, port):
+@each_rank_of("ranks")
+def test_a_subgroup_compares_its_own_settings(rank, port):
     """Rank 2 gives its groups another option than the other ranks do."""
-    import switchml.torch
-
     start(rank, N, port, "switchml", 40, None)
     options = switchml.torch.Options(wire="int16" if rank == 2 else "int32")
-    found = []
-    with contextlib.suppress(ValueError):  # torch gives up before its own barrier
+    with pytest.raises(ValueError, match="SWITCHML_WIRE"):  # torch gives up before its own barrier
         dist.new_group([0, 1, 2], pg_options=options, timeout=timedelta(seconds=40))
-        found.append("joined")
-    try:
-        dist.group.WORLD.split_group([2, 0], opts=options)
-    except ValueError as error:
-        found.append(str(error))
+    if rank == 1:
+        assert dist.group.WORLD.split_group([2, 0], opts=options) is None
+    else:
+        with pytest.raises(ValueError, match="SWITCHML_WIRE: rank 2: int16; rank 0: int32"):
+            dist.group.WORLD.split_group([2, 0], opts=options)
     dist.destroy_process_group()
-    return found
-
-
-def test_a_subgroup_compares_its_own_settings(ranks):
-    found = ranks.call(make_subgroups, [free_port()] * N)
-    assert found[1] == []
-    for (text,) in (found[0], found[2]):
-        assert "SWITCHML_WIRE: rank 2: int16; rank 0: int32" in text
 
 
 # ---- stores that are used again ----
@@ -186,10 +180,6 @@ def test_a_store_is_used_again(ranks, tmp_path, kind, group_too):
 
 def again_after_a_pause(rank, where):
     """Rank 0 has left its group, and drops its store only when the others are back."""
-    import time
-
-    from switchml.torch import ProcessGroupSwitchML
-
     leave = ProcessGroupSwitchML.shutdown
 
     def leave_and_pause(group):
@@ -208,13 +198,8 @@ def test_a_store_that_rank_0_drops_late_cuts_nobody_off(ranks):
 
 
 def directly(rank, path, seconds):
-    """A group without torch.distributed: its sum, or the error."""
-    from switchml.torch import ProcessGroupSwitchML
-
-    try:
-        group = ProcessGroupSwitchML(dist.FileStore(path, -1), rank, N, timedelta(seconds=seconds))
-    except TimeoutError as error:
-        return str(error)
+    """The sum of a group without torch.distributed."""
+    group = ProcessGroupSwitchML(dist.FileStore(path, -1), rank, N, timedelta(seconds=seconds))
     tensor = torch.ones(10)
     group.allreduce([tensor]).wait()
     group.shutdown()
@@ -226,8 +211,8 @@ def test_a_store_of_a_group_that_failed_is_used_again(ranks, tmp_path, absent):
     path = str(tmp_path / "store")
     others = [rank for rank in range(N) if rank != absent]
     ranks.start(directly, [path] * N, [2] * N, only=others)
-    for text in ranks.outcomes(only=others):
-        assert f"rank {absent} of the process group did not arrive" in text
+    said = f"rank {absent} of the process group did not arrive"
+    ranks.expect("TimedOutError", said, only=others)
     for _ in range(2):
         assert ranks.call(directly, [path] * N, [40] * N) == [N] * N
 
@@ -257,8 +242,6 @@ def test_under_torchrun_the_default_group_is_made_again(tmp_path, how):
 
 
 def test_the_store_says_where_rank_0_is(monkeypatch):
-    from switchml.torch._joining import address as _address
-
     monkeypatch.delenv("MASTER_ADDR", raising=False)
     monkeypatch.delenv("SWITCHML_MASTER_ADDR", raising=False)
     towards = {"here": "127.0.1.1", "10.0.0.1": "10.0.0.1", "10.0.0.2": "10.0.0.1"}
@@ -274,8 +257,6 @@ def test_the_store_says_where_rank_0_is(monkeypatch):
 
 
 def test_a_prefixed_store_still_has_its_host():
-    from switchml.torch._joining import address as _address
-
     store = dist.TCPStore("localhost", 0, is_master=True)
     wrapped = dist.PrefixStore("a/", dist.PrefixStore("b/", store))
     assert _address.host_of_store(wrapped) == "localhost"
@@ -283,8 +264,6 @@ def test_a_prefixed_store_still_has_its_host():
 
 
 def test_a_port_is_seen_to_be_listened_on_without_proc(monkeypatch):
-    from switchml.torch._joining.rendezvous import _is_listened_on
-
     def no_proc(*_):
         raise OSError
 
@@ -308,8 +287,6 @@ def test_a_port_is_seen_to_be_listened_on_without_proc(monkeypatch):
 @pytest.mark.parametrize("seconds", [0.01, 0.065, 0.13, 0.3])
 def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch, seconds):
     """All ranks wait for the last one, and then for rank 0: each wait delays the group."""
-    from switchml.torch._joining import meeting
-
     clock = mock.Mock(now=100.0)
     clock.monotonic = lambda: clock.now
     clock.sleep = lambda pause: setattr(clock, "now", clock.now + pause)
@@ -323,8 +300,6 @@ def test_a_wait_ends_soon_after_what_it_waits_for(monkeypatch, seconds):
     ("seconds", "text"), [(0.01, "10ms"), (40, "40 s"), (90.5, "90.5 s"), (1800, "30 minutes")]
 )
 def test_a_rank_that_does_not_arrive_is_named_with_the_timeout(seconds, text):
-    from switchml.torch._joining.meeting import Meeting
-
     meeting = Meeting(dist.HashStore(), 0, 2, None, "the default group", patience=seconds)
     said = meeting.missing([1])
     assert f"rank 1 of the default group did not arrive (timeout after {text}). " in said
@@ -332,9 +307,6 @@ def test_a_rank_that_does_not_arrive_is_named_with_the_timeout(seconds, text):
 
 def join_late(rank, path):
     """Rank 0 has told where it listens, and is killed before rank 1 has come there."""
-    from switchml._wait import poll
-    from switchml.torch._joining import meeting, rendezvous
-
     store = dist.FileStore(path, 2)
     met = meeting.meet(store, rank, 2, None, "a group", 200, {})
     if rank == 0:
@@ -351,8 +323,7 @@ def join_late(rank, path):
 
 
 def test_a_rank_0_that_was_killed_before_another_came_is_not_awaited(tmp_path):
-    with Processes(2, job=False) as both:
+    with Prepared(2) as both:
         both.start(join_late, [str(tmp_path / "store")] * 2)
-        (error,) = both.outcomes(only=[1], timeout=150)
-    assert error.kind == "UnreachableError"
-    assert "rank 0 has listened there, so it has ended" in str(error)
+        said = "rank 0 has listened there, so it has ended"
+        both.expect("UnreachableError", said, only=[1], timeout=150)

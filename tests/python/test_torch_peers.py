@@ -6,18 +6,18 @@ group's timeout and raise TimedOutError.
 """
 
 import contextlib
+import os
 from datetime import timedelta
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
+from groups import Groups
+from ranks import each_rank_of
+from switches import PROGRAM, switch
 
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
-from ranks import RankError  # noqa: E402
-from switches import PROGRAM, switch  # noqa: E402
-
+N = 4
 SECONDS = timedelta(seconds=45)
 FORMS = ("new_group", "local", "split", "split of a split", "merge")
 _made = {}
@@ -62,14 +62,6 @@ def a_switch_or_none(which):
             yield {"switch": address}
 
 
-def expect_all(groups, only, kind, *texts):
-    for outcome in groups.outcomes(only=only, timeout=150):
-        assert isinstance(outcome, RankError), outcome
-        assert outcome.kind == kind, outcome
-        for text in texts:
-            assert text in str(outcome)
-
-
 @pytest.mark.parametrize("which", ["none", "switch"])
 def test_no_form_of_group_waits_for_a_dead_rank(which):
     with a_switch_or_none(which) as options, Groups(4, options=options) as groups:
@@ -78,61 +70,56 @@ def test_no_form_of_group_waits_for_a_dead_rank(which):
         groups.processes[3].join()
         for form in (f for f in FORMS if f != "merge"):
             groups.start(first_call, [form] * 4, only=[1, 2])
-            expect_all(groups, [1, 2], "RankDiedError", "rank 3")
+            groups.expect("RankDiedError", "rank 3", only=[1, 2])
         groups.start(new_one, [[1, 2, 3]] * 4, only=[1, 2])
-        expect_all(groups, [1, 2], "RankDiedError", "rank 3")
+        groups.expect("RankDiedError", "rank 3", only=[1, 2])
         # A group without the dead rank goes on.
-        groups.start(first_call, ["others"] * 4, only=[0, 1, 2])
-        assert groups.outcomes(only=[0, 1, 2]) == [[3.0]] * 3
+        assert groups.call(first_call, ["others"] * 4, only=[0, 1, 2]) == [[3.0]] * 3
 
 
-def test_a_rank_that_dies_while_others_wait_for_it_is_named():
-    with Groups(4) as groups:
-        groups.call(make, [[1, 2, 3]] * 4)
-        groups.start(first_call, ["new_group"] * 4, only=[1, 2])
-        groups.processes[3].kill()
-        expect_all(groups, [1, 2], "RankDiedError", "rank 3")
+def test_a_rank_that_dies_while_others_wait_for_it_is_named(new_groups):
+    new_groups.call(make, [[1, 2, 3]] * 4)
+    new_groups.start(first_call, ["new_group"] * 4, only=[1, 2])
+    new_groups.processes[3].kill()
+    new_groups.expect("RankDiedError", "rank 3", only=[1, 2])
 
 
-def test_the_rank_with_the_store_is_named_when_it_is_dead():
-    with Groups(4) as groups:
-        groups.call(make, [[2, 1, 0]] * 4)
-        groups.processes[0].kill()
-        groups.processes[0].join()
-        for form in ("new_group", "split"):
-            groups.start(first_call, [form] * 4, only=[1, 2])
-            expect_all(groups, [1, 2], "RankDiedError", "rank 0")
+def test_the_rank_with_the_store_is_named_when_it_is_dead(new_groups):
+    new_groups.call(make, [[2, 1, 0]] * 4)
+    new_groups.processes[0].kill()
+    new_groups.processes[0].join()
+    for form in ("new_group", "split"):
+        new_groups.start(first_call, [form] * 4, only=[1, 2])
+        new_groups.expect("RankDiedError", "rank 0", only=[1, 2])
 
 
-def leave(rank, how):
-    if how == "destroy":
-        for form in FORMS:
-            _made[form].shutdown()
-        return
+def leave(rank, error):
     try:
-        raise OverflowError("the loss is infinite")
+        if error:
+            raise error
     finally:
         for form in FORMS:
             _made[form].shutdown()
 
 
 @pytest.mark.parametrize(
-    ("how", "kind", "text"),
-    [("destroy", "MismatchError", "makes no call"), ("raise", "AbortedError", "infinite")],
+    ("error", "kind", "text"),
+    [
+        (None, "MismatchError", "makes no call"),
+        (OverflowError("the loss is infinite"), "AbortedError", "infinite"),
+    ],
 )
-def test_a_rank_that_leaves_a_group_before_its_first_call_says_so(how, kind, text):
-    with Groups(4) as groups:
-        groups.call(make, [[1, 2, 3]] * 4)
-        groups.start(leave, [how] * 4, only=[3])
-        groups.outcomes(only=[3])
-        for form in (f for f in FORMS if f != "merge"):
-            groups.start(first_call, [form] * 4, only=[1, 2])
-            expect_all(groups, [1, 2], kind, "rank 3", text)
-        groups.start(first_call, ["merge"] * 4, only=[1, 2])
-        expect_all(groups, [1, 2], kind, text)
+def test_a_rank_that_leaves_a_group_before_its_first_call_says_so(new_groups, error, kind, text):
+    new_groups.call(make, [[1, 2, 3]] * 4)
+    new_groups.start(leave, [error] * 4, only=[3])
+    new_groups.outcomes(only=[3])
+    for form in FORMS:
+        new_groups.start(first_call, [form] * 4, only=[1, 2])
+        new_groups.expect(kind, "" if form == "merge" else "rank 3", text, only=[1, 2])
 
 
-def quote_a_death(rank):
+@each_rank_of("new_groups")
+def test_a_death_that_a_rank_only_quotes_when_it_aborts_is_none(rank):
     """Rank 2 ends with an error that names rank 0, and the others go on in a new group."""
     if rank == 2:
         with contextlib.suppress(RuntimeError):
@@ -140,34 +127,27 @@ def quote_a_death(rank):
                 raise RuntimeError("rank 0 died in another group")
             finally:
                 dist.destroy_process_group()
-        return None
+        return
     with pytest.raises(RuntimeError, match="rank 0 died in another group"):
         dist.barrier()
-    group = dist.new_group([0, 1], use_local_synchronization=True)
+    others = [r for r in range(N) if r != 2]
+    group = dist.new_group(others, use_local_synchronization=True)
     sums = torch.ones(4)
     dist.all_reduce(sums, group=group)
-    return sums.tolist()
-
-
-def test_a_death_that_a_rank_only_quotes_when_it_aborts_is_none():
-    with Groups(3) as groups:
-        assert groups.call(quote_a_death) == [[2.0] * 4, [2.0] * 4, None]
+    assert sums.tolist() == [N - 1.0] * 4
 
 
 def cannot_join(rank):
     """The library refuses this rank alone."""
-    import os
-
     if rank == 3:
         os.environ["SWITCHML_RECORD"] = "failure:/nowhere/file"
     return first_call(rank, "new_group")
 
 
-def test_a_rank_that_cannot_join_tells_the_others_why():
-    with Groups(4) as groups:
-        groups.call(make, [[1, 2, 3]] * 4)
-        groups.start(cannot_join, only=[1, 2, 3])
-        expect_all(groups, [1, 2, 3], "ConfigError", "SWITCHML_RECORD")
+def test_a_rank_that_cannot_join_tells_the_others_why(new_groups):
+    new_groups.call(make, [[1, 2, 3]] * 4)
+    new_groups.start(cannot_join, only=[1, 2, 3])
+    new_groups.expect("ConfigError", "SWITCHML_RECORD", only=[1, 2, 3])
 
 
 # ---- the groups themselves ----
@@ -190,36 +170,27 @@ def end_derived(rank):
 def test_every_form_of_group_adds():
     with Groups(3) as groups:
         groups.call(make, [[2, 0]] * 3)
-        groups.start(use_all, [FORMS] * 3, only=[0, 2])
-        assert groups.outcomes(only=[0, 2]) == [[[2.0]] * len(FORMS)] * 2
+        assert groups.call(use_all, [FORMS] * 3, only=[0, 2]) == [[[2.0]] * len(FORMS)] * 2
         groups.call(end_derived)
 
 
-def refuse(rank):
-    world, found = dist.group.WORLD, []
-    for ranks, options in (([], None), ([0, 0], None), ([0, 9], None), ([0, 1], object())):
-        try:
-            world.split_group(ranks, opts=options)
-        except (ValueError, TypeError) as error:
-            found.append(str(error))
-    return found
+@each_rank_of("new_groups")
+def test_a_group_that_cannot_be_split_so_is_refused(rank):
+    for ranks, options, text in (
+        ([], None, ""),
+        ([0, 0], None, ""),
+        ([0, 9], None, f"0 to {N - 1}"),
+        (list(range(N)), object(), "Options"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=f"^.*{text}.*\\Z"):
+            dist.group.WORLD.split_group(ranks, opts=options)
 
 
-def test_a_group_that_cannot_be_split_so_is_refused():
-    with Groups(2) as groups:
-        for texts in groups.call(refuse):
-            assert len(texts) == 4
-            assert all("\n" not in text for text in texts)
-            assert "0 to 1" in texts[2]
-            assert "Options" in texts[3]
-        groups.call(stop)
-
-
-def call_what_is_inherited(rank):
+@each_rank_of("new_groups")
+def test_no_inherited_method_ends_the_process(rank):
     """Every method of PyTorch's class, without arguments and with some: errors, or results."""
-    world, called = dist.group.WORLD, 0
-    left_out = {"abort", "shutdown", "split_group", "merge_remote_group"}
-    group = dist.new_group([0, 1])
+    called, left_out = 0, {"abort", "shutdown", "split_group", "merge_remote_group"}
+    group = dist.new_group(timeout=timedelta(seconds=30))
     for name in sorted(set(dir(dist.ProcessGroup)) - left_out):
         method = getattr(group, name, None)
         if name.startswith("__") or not callable(method) or name[0].isupper():
@@ -229,11 +200,5 @@ def call_what_is_inherited(rank):
                 if "barrier" not in name and "recv" not in name:
                     method(*arguments)
             called += 1
-    return called, world.size()
-
-
-def test_no_inherited_method_ends_the_process():
-    with Groups(2, seconds=30) as groups:
-        for called, size in groups.call(call_what_is_inherited):
-            assert called > 100
-            assert size == 2
+    assert called > 100
+    assert dist.group.WORLD.size() == N

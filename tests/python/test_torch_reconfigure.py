@@ -9,29 +9,24 @@ import weakref
 from datetime import timedelta
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from groups import FORKED, prepare  # noqa: E402
-from ranks import Ranks  # noqa: E402
-from switchml._wait import poll  # noqa: E402
+import switchml.torch
+from groups import Prepared
+from switchml._wait import poll
+from switchml.torch._group.retiring import retire
 
 N = 4
 HAS_FUNCTIONS = hasattr(dist.ProcessGroup, "reconfigure")
 SECONDS = 60
 
 
-class Members(Ranks):
+class Members(Prepared):
     """Processes with a group without ranks, and what a user's store would have."""
 
-    how_to_start = FORKED
-
     def __init__(self, n):
-        super().__init__(n, job=False)
-        self.call(prepare)
+        super().__init__(n)
         self.handles = self.call(begin)
         self.uuid = 100
 
@@ -46,24 +41,17 @@ class Members(Ranks):
         places = self.outcomes(only=members)
         assert places == [(rank, len(members)) for rank in range(len(members))]
 
-    def totals(self, members):
-        self.start(total, only=members)
-        return self.outcomes(only=members)
-
     def check(self, *members):
         """They reconfigure, and their sum is theirs."""
         self.reconfigure(members)
         right = float(sum(range(1, len(members) + 1)))
-        assert self.totals(members) == [[right] * 4] * len(members)
+        assert self.call(total, only=members) == [[right] * 4] * len(members)
 
     def replace(self, m):
         """A new process in the place of one that has died."""
-        fresh = Ranks.__new__(type(self))
-        Ranks.__init__(fresh, 1, job=False)
-        fresh.call(prepare)
+        fresh = Prepared(1)
         self.processes[m], self.pipes[m] = fresh.processes[0], fresh.pipes[0]
-        self.start(begin, only=[m])
-        self.handles[m] = self.outcomes(only=[m])[0]
+        (self.handles[m],) = self.call(begin, only=[m])
 
 
 def begin(rank):
@@ -151,8 +139,7 @@ def everything(rank):
 
 def test_all_calls_know_the_new_ranks(members):
     members.reconfigure([0, 1])
-    members.start(everything, only=[0, 1])
-    assert members.outcomes(only=[0, 1]) == [True] * 2
+    assert members.call(everything, only=[0, 1]) == [True] * 2
     members.reconfigure([3, 2, 1, 0])
     assert members.call(everything) == [True] * N
 
@@ -170,8 +157,7 @@ def test_ddp_divides_by_the_new_number_of_ranks(members):
     members.reconfigure([0, 1, 2, 3])
     assert members.call(averaged) == [[[2.5, 2.5]]] * N
     members.reconfigure([1, 3])
-    members.start(averaged, only=[1, 3])
-    assert members.outcomes(only=[1, 3]) == [[[1.5, 1.5]]] * 2
+    assert members.call(averaged, only=[1, 3]) == [[[1.5, 1.5]]] * 2
 
 
 def many_and_change(rank, uuid, handles):
@@ -200,7 +186,7 @@ def test_calls_of_the_old_ranks_fail_when_a_member_has_gone_on(members):
     members.start(total, only=[3])
     (error,) = members.outcomes(only=[3])
     assert error.kind in ("MismatchError", "AbortedError"), error
-    assert members.totals([0, 1, 2]) == [[6.0] * 4] * 3
+    assert members.call(total, only=[0, 1, 2]) == [[6.0] * 4] * 3
 
 
 def abort(rank):
@@ -256,10 +242,8 @@ def one_of_two(rank, uuid, handles):
 def test_a_member_that_does_not_come_is_named_in_time(members):
     members.uuid += 1
     two = members.handles[:2]
-    members.start(one_of_two, [members.uuid] * N, [two] * N, only=[0])
-    assert (
-        "rank 1 of the default group did not arrive (timeout after" in members.outcomes(only=[0])[0]
-    )
+    (text,) = members.call(one_of_two, [members.uuid] * N, [two] * N, only=[0])
+    assert "rank 1 of the default group did not arrive (timeout after" in text
     members.check(0, 1, 2, 3)
 
 
@@ -267,9 +251,8 @@ def test_different_lists_never_meet(members):
     """The same uuid and the same first member, but one knows of a member more."""
     members.uuid += 1
     lists = [members.handles[:2], members.handles[:3]]
-    members.start(one_of_two, [members.uuid] * 2, lists, only=[0, 1])
-    texts = members.outcomes(only=[0, 1])
-    assert all("did not arrive" in str(text) for text in texts), texts
+    for text in members.call(one_of_two, [members.uuid] * 2, lists, only=[0, 1]):
+        assert "did not arrive" in text
     members.check(0, 1, 2, 3)
 
 
@@ -285,9 +268,7 @@ def test_training_goes_on_when_a_member_was_killed_and_when_it_is_back(members, 
     members.start(die, only=[dead])
     members.processes[dead].join(30)
     members.start(total, only=others)
-    for error in members.outcomes(only=others):
-        assert error.kind == "RankDiedError", error
-        assert f"rank {dead} " in str(error)
+    members.expect("RankDiedError", f"rank {dead} ", only=others)
     members.check(*others)
     members.replace(dead)
     members.check(0, 1, 2, 3)
@@ -346,14 +327,11 @@ def with_two_backends(rank):
 
 
 def test_a_group_with_several_backends_cannot_be_reconfigured():
-    with Ranks(1, job=False) as ranks:
-        ranks.call(prepare)
+    with Prepared(1) as ranks:
         ranks.call(with_two_backends)
 
 
 def test_a_group_leaves_its_job_within_a_limit_and_then_its_other_backends():
-    from switchml.torch._group.retiring import retire
-
     done = []
     line = types.SimpleNamespace(idle=True, close=done.append)
     retire(line, types.SimpleNamespace(abort=lambda: done.append("aborted")), "", 5.0).join()

@@ -4,21 +4,21 @@
 import time
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from groups import Groups  # noqa: E402
-from switchml.torch._calls.summary import Usage  # noqa: E402
-from switchml.torch._calls.work import Call  # noqa: E402
+import switchml.torch
+from groups import Groups
+from ranks import each_rank_of
+from switchml.torch._calls.summary import Usage
+from switchml.torch._calls.work import Call
 
 N = 2
 SIZE = 1000
 
 
-def calls_of_every_kind(rank):
+@each_rank_of("groups")
+def test_calls_are_counted_where_they_ran(rank):
     group = dist.new_group(list(range(N)))
     given, whole = torch.ones(SIZE), torch.zeros(SIZE * N)
     for _ in range(3):
@@ -33,60 +33,57 @@ def calls_of_every_kind(rank):
     dist.reduce(given, 0, dist.ReduceOp.PRODUCT, group=group)
     dist.send(given, 1, group=group) if rank == 0 else dist.recv(given, 0, group=group)
     found = switchml.torch.summary(group)
-    return dict(found), str(found)
+    text = str(found)
+    assert (found["rank"], found["ranks"]) == (rank, N)
+    assert found["switch"] == {
+        "calls": 7,
+        "bytes": 4 * SIZE * (3 + 1 + 2 * N),
+        "by_operation": {
+            "all_gather": {"calls": 1, "bytes": 4 * SIZE * N},
+            "all_gather_single": {"calls": 1, "bytes": 4 * SIZE * N},
+            "all_reduce": {"calls": 3, "bytes": 3 * 4 * SIZE},
+            "barrier": {"calls": 1, "bytes": 0},
+            "broadcast": {"calls": 1, "bytes": 4 * SIZE},
+        },
+    }
+    second = "recv" if rank else "send"
+    gloo = ", ".join(f"1 {name}" for name in sorted(["gather", "reduce", "scatter", second]))
+    largest = 4 * SIZE * (N if rank == 1 else 1)  # root has a list
+    assert found["gloo"]["by_operation"] == {
+        "gather": {"calls": 1, "bytes": largest},
+        "reduce": {"calls": 1, "bytes": 4 * SIZE},
+        "scatter": {"calls": 1, "bytes": largest},
+        second: {"calls": 1, "bytes": 4 * SIZE},
+    }
+    assert found["path"] == "this host's memory"
+    assert (
+        f"rank {rank} of {N}, through this host's memory\n"
+        "  in SwitchML: 7 calls, 32.0 kB (1 all_gather, 1 all" in text
+    )
+    assert f"on Gloo:     4 calls, {24 if rank else 16}.0 kB ({gloo})" in text
+    # On one host there are no packets. A ring of two sends each sum once, and what all get
+    # half.
+    assert found["bytes_sent"] == 0
+    assert found["bytes_saved"] == found["bytes_in_a_ring"] == 4 * SIZE * (3 + 0.5 + 2)
+    assert "sent:        no packets (in a ring: 22.0 kB)" in text
 
 
-def test_calls_are_counted_where_they_ran(groups):
-    for rank, (found, text) in enumerate(groups.call(calls_of_every_kind)):
-        assert (found["rank"], found["ranks"]) == (rank, N)
-        assert found["switch"] == {
-            "calls": 7,
-            "bytes": 4 * SIZE * (3 + 1 + 2 * N),
-            "by_operation": {
-                "all_gather": {"calls": 1, "bytes": 4 * SIZE * N},
-                "all_gather_single": {"calls": 1, "bytes": 4 * SIZE * N},
-                "all_reduce": {"calls": 3, "bytes": 3 * 4 * SIZE},
-                "barrier": {"calls": 1, "bytes": 0},
-                "broadcast": {"calls": 1, "bytes": 4 * SIZE},
-            },
-        }
-        second = "recv" if rank else "send"
-        gloo = ", ".join(f"1 {name}" for name in sorted(["gather", "reduce", "scatter", second]))
-        largest = 4 * SIZE * (N if rank == 1 else 1)  # root has a list
-        assert found["gloo"]["by_operation"] == {
-            "gather": {"calls": 1, "bytes": largest},
-            "reduce": {"calls": 1, "bytes": 4 * SIZE},
-            "scatter": {"calls": 1, "bytes": largest},
-            second: {"calls": 1, "bytes": 4 * SIZE},
-        }
-        assert found["path"] == "this host's memory"
-        assert (
-            f"rank {rank} of {N}, through this host's memory\n"
-            "  in SwitchML: 7 calls, 32.0 kB (1 all_gather, 1 all" in text
-        )
-        assert f"on Gloo:     4 calls, {24 if rank else 16}.0 kB ({gloo})" in text
-        # On one host there are no packets. A ring of two sends each sum once, and what all get
-        # half.
-        assert found["bytes_sent"] == 0
-        assert found["bytes_saved"] == found["bytes_in_a_ring"] == 4 * SIZE * (3 + 0.5 + 2)
-        assert "sent:        no packets (in a ring: 22.0 kB)" in text
-
-
-def calls_without_memory_of_one_host(rank):
-    dist.all_reduce(torch.ones(100_000))
-    before = switchml.torch.summary()
-    group = dist.group.WORLD
-    dist.destroy_process_group()
-    return before, switchml.torch.summary(group)
-
-
-def test_what_was_sent_stays_known_when_the_group_is_destroyed():
+@pytest.fixture
+def groups_that_send():
     with Groups(N, options={"switch": "embedded"}) as groups:
-        for before, after in groups.call(calls_without_memory_of_one_host):
-            assert before["bytes_sent"] > 0  # a stripe is the other rank's
-            assert after["bytes_sent"] >= before["bytes_sent"]
-            assert after["bytes_saved"] == after["bytes_in_a_ring"] - after["bytes_sent"]
-            assert after["switch"] == before["switch"]
+        yield groups
+
+
+@each_rank_of("groups_that_send")
+def test_what_was_sent_stays_known_when_the_group_is_destroyed(rank):
+    dist.all_reduce(torch.ones(100_000))
+    before, group = switchml.torch.summary(), dist.group.WORLD
+    dist.destroy_process_group()
+    after = switchml.torch.summary(group)
+    assert before["bytes_sent"] > 0  # a stripe is the other rank's
+    assert after["bytes_sent"] >= before["bytes_sent"]
+    assert after["bytes_saved"] == after["bytes_in_a_ring"] - after["bytes_sent"]
+    assert after["switch"] == before["switch"]
 
 
 def come_late(rank):
@@ -118,11 +115,8 @@ def test_a_queued_call_begins_when_the_one_before_it_ends(monkeypatch):
     assert found["bytes_in_a_ring"] == 4 * 600
 
 
-def ask_of_gloo(rank):
-    switchml.torch.summary(dist.new_group(list(range(N)), backend="gloo"))
-
-
-def test_groups_of_other_backends_have_none(groups):
-    groups.start(ask_of_gloo)
-    for error in groups.outcomes():
-        assert (error.kind, "backend is not switchml" in str(error)) == ("TypeError", True)
+@each_rank_of("groups")
+def test_groups_of_other_backends_have_none(rank):
+    group = dist.new_group(list(range(N)), backend="gloo")
+    with pytest.raises(TypeError, match="backend is not switchml"):
+        switchml.torch.summary(group)

@@ -3,18 +3,18 @@
 
 import copy
 import pickle
-import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+from torch.distributed.tensor import DTensor, Replicate, Shard
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from programs import run_python  # noqa: E402
+import switchml.torch
+from programs import run_python
+from ranks import each_rank_of
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 2
@@ -30,9 +30,8 @@ def calls(group=None):
 # ---- compiled programs ----
 
 
-def compiled(rank):
-    import torch.distributed._functional_collectives as funcol
-
+@each_rank_of("groups")
+def test_functional_collectives_compile_to_one_graph(rank):
     group = dist.new_group(list(range(N)))
     whole = [float(r + 1) for r in range(N) for _ in range(4)]
 
@@ -47,16 +46,11 @@ def compiled(rank):
     assert summed.tolist() == [2 * SUM + 1] * 4
     assert gathered.tolist() == whole
     assert part.tolist() == [N * (rank + 1.0)] * 4
-    return calls(group)
+    assert calls(group) == (3, {})
 
 
-def test_functional_collectives_compile_to_one_graph(groups):
-    assert groups.call(compiled) == [(3, {})] * N
-
-
-def redistribute(rank):
-    from torch.distributed.tensor import DTensor, Replicate, Shard
-
+@each_rank_of("groups")
+def test_dtensors_are_redistributed_in_compiled_functions(rank):
     mesh = dist.init_device_mesh("cpu", (N,))
     before = calls(mesh.get_group())[0]
 
@@ -65,99 +59,64 @@ def redistribute(rank):
         return DTensor.from_local(x, mesh, [Shard(0)]).redistribute(mesh, [Replicate()]).to_local()
 
     whole = to_replicated(torch.full((2,), rank + 1.0))
-    return whole.tolist(), calls(mesh.get_group())[0] - before, calls(mesh.get_group())[1]
-
-
-def test_dtensors_are_redistributed_in_compiled_functions(groups):
-    for whole, on_switch, on_gloo in groups.call(redistribute):
-        assert whole == [float(r + 1) for r in range(N) for _ in range(2)]
-        assert (on_switch, on_gloo) == (1, {})
+    assert whole.tolist() == [float(r + 1) for r in range(N) for _ in range(2)]
+    assert calls(mesh.get_group()) == (before + 1, {})
 
 
 # ---- groups ----
 
 
-def use_mesh(rank):
+@each_rank_of("groups")
+def test_groups_of_a_device_mesh_are_ours(rank):
     mesh = dist.init_device_mesh("cpu", (1, N), mesh_dim_names=("outer", "inner"))
     x = torch.full((4,), rank + 1.0)
     dist.all_reduce(x, group=mesh["inner"].get_group())
     dist.all_reduce(x, group=mesh["outer"].get_group())  # of one rank
-    return x.tolist(), type(mesh["outer"].get_group()).__name__
+    assert x.tolist() == [SUM] * 4
+    assert type(mesh["outer"].get_group()).__name__ == "ProcessGroupSwitchML"
 
 
-def test_groups_of_a_device_mesh_are_ours(groups):
-    assert groups.call(use_mesh) == [([SUM] * 4, "ProcessGroupSwitchML")] * N
-
-
-def use_several(rank):
-    made = [dist.new_group(list(range(N))) for _ in range(3)]
-    tensors = [torch.full((1000,), rank + 1.0 + i) for i in range(3)]
-    order = range(3) if rank == 0 else reversed(range(3))
-    works = [dist.all_reduce(tensors[i], group=made[i], async_op=True) for i in order]
-    for work in works:
-        work.wait()
-    return [t.unique().tolist() for t in tensors]
-
-
-def test_several_groups_work_at_the_same_time(groups):
-    assert groups.call(use_several) == [[[SUM + N * i] for i in range(3)]] * N
-
-
-def split(rank):
-    return dist.split_group(split_ranks=[[0], [1]])
-
-
-def test_the_function_split_group_is_refused(groups):
+@each_rank_of("groups")
+def test_the_function_split_group_is_refused(rank):
     """PyTorch's function needs a default group that is bound to a device; the method works."""
-    groups.start(split)
-    for error in groups.outcomes():
-        assert error.kind == "RuntimeError"
-        # The second is that of 2.15.
-        assert re.search("not safe to split|does not support splitting", str(error).splitlines()[0])
+    # The second is that of 2.15.
+    with pytest.raises(RuntimeError, match="^.*(not safe to split|does not support splitting)"):
+        dist.split_group(split_ranks=[[0], [1]])
 
 
 # ---- send, receive, objects ----
 
 
-def batch(rank):
+@each_rank_of("groups")
+def test_batched_sends_and_receives_run_on_gloo(rank):
     group = dist.new_group(list(range(N)))
     given, taken = torch.full((4,), float(rank)), torch.zeros(4)
     peer = 1 - rank
     pairs = [dist.P2POp(dist.isend, given, peer, group), dist.P2POp(dist.irecv, taken, peer, group)]
     for work in dist.batch_isend_irecv(pairs):
         work.wait()
-    return taken.tolist(), calls(group)
+    assert taken.tolist() == [float(peer)] * 4
+    assert calls(group) == (0, {"recv": 1, "send": 1})
 
 
-def test_batched_sends_and_receives_run_on_gloo(groups):
-    found = groups.call(batch)
-    assert found == [([float(1 - r)] * 4, (0, {"recv": 1, "send": 1})) for r in range(N)]
-
-
-def from_anyone(rank):
+@each_rank_of("groups")
+def test_a_receive_from_any_rank_and_coalesced_lists_run_on_gloo(rank):
     """What has no other test on Gloo: a receive from any rank, and a list of lists."""
     group = dist.new_group(list(range(N)))
     own, taken = torch.full((4,), float(rank)), torch.zeros(4)
-    source = None
     if rank == 0:
-        source = dist.recv(taken, group=group)
+        assert dist.recv(taken, group=group) == 1 and taken.tolist() == [1.0] * 4
     else:
         dist.send(own, 0, group=group)
     lists = [[torch.zeros(4)] for _ in range(N)]
     group.allgather_coalesced(lists, [own]).wait()
-    return source, taken.tolist(), [part.tolist() for (part,) in lists], calls(group)
+    assert [part.tolist() for (part,) in lists] == [[float(r)] * 4 for r in range(N)]
+    either = "send" if rank else "recv_anysource"
+    assert calls(group) == (0, {either: 1, "allgather_coalesced": 1})
 
 
-def test_a_receive_from_any_rank_and_coalesced_lists_run_on_gloo(groups):
-    lists = [[float(r)] * 4 for r in range(N)]
-    either = [{"recv_anysource": 1}, {"send": 1}]
-    for rank, (source, taken, found, (switch, gloo)) in enumerate(groups.call(from_anyone)):
-        assert (source, taken) == ((1, lists[1]) if rank == 0 else (None, [0.0] * 4))
-        assert found == lists and switch == 0
-        assert gloo == {**either[rank], "allgather_coalesced": 1}
-
-
-def exchange_objects(rank):
+@each_rank_of("groups")
+def test_object_collectives_of_all_ranks_run_on_the_switch(rank):
     group = dist.new_group(list(range(N)))
     every = [None] * N
     dist.all_gather_object(every, {"rank": rank}, group=group)
@@ -172,50 +131,30 @@ def exchange_objects(rank):
         dist.send_object_list(sent, 1, group=group)
     else:
         dist.recv_object_list(sent, 0, group=group)
-    return every, one, gathered, scattered, sent, calls(group)
-
-
-def test_object_collectives_of_all_ranks_run_on_the_switch(groups):
-    found = groups.call(exchange_objects)
-    for rank, (every, one, gathered, scattered, sent, (_, gloo)) in enumerate(found):
-        assert set(gloo) == {"gather", "scatter", "recv" if rank else "send"}
-        assert every == [{"rank": r} for r in range(N)]
-        assert (one, scattered, sent) == (["of rank 0"], ["ab"[rank]], [(1, 2)])
-        assert gathered == (list(range(N)) if rank == 0 else None)
+    assert set(calls(group)[1]) == {"gather", "scatter", "recv" if rank else "send"}
+    assert every == [{"rank": r} for r in range(N)]
+    assert (one, scattered, sent) == (["of rank 0"], ["ab"[rank]], [(1, 2)])
+    assert gathered == (list(range(N)) if rank == 0 else None)
 
 
 # ---- pickling ----
 
 
-def pickle_group(rank):
-    found = []
+@each_rank_of("groups")
+def test_groups_cannot_be_pickled_or_copied(rank):
     for function in (pickle.dumps, copy.deepcopy):
-        try:
+        with pytest.raises(TypeError, match="^.*ProcessGroupSwitchML.*\\Z"):
             function(dist.group.WORLD)
-        except TypeError as error:
-            found.append(str(error))
-    return found
-
-
-def test_groups_cannot_be_pickled_or_copied(groups):
-    for texts in groups.call(pickle_group):
-        assert len(texts) == 2
-        for text in texts:
-            assert "ProcessGroupSwitchML" in text
-            assert "\n" not in text
 
 
 # ---- barriers with a name for who is missing, and the end ----
 
 
-def monitored(rank):
+@each_rank_of("groups")
+def test_a_monitored_barrier_runs_on_gloo(rank):
     group = dist.new_group(list(range(N)))
     dist.monitored_barrier(group, timedelta(seconds=60))
-    return calls(group)
-
-
-def test_a_monitored_barrier_runs_on_gloo(groups):
-    assert groups.call(monitored) == [(0, {"monitored_barrier": 1})] * N
+    assert calls(group) == (0, {"monitored_barrier": 1})
 
 
 WITHOUT_DESTROY = """

@@ -2,14 +2,22 @@
 """Tensors whose elements are not simply in their memory: each call uses them as they are read, or
 refuses them in words."""
 
+import math
+from functools import partial
+
+import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch._subclasses import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.masked import masked_tensor
+from torch.utils._pytree import tree_map_only
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import FORKED  # noqa: E402
-from ranks import Ranks, free_port  # noqa: E402
+import switchml
+from ranks import each_rank_of
 
 N = 2
 # PyTorch 2.8 has an AssertionError for a DTensor.
@@ -87,6 +95,9 @@ def calls():
     }
 
 
+IN_PLACE = ("all_reduce", "all_reduce_async", "all_reduce_coalesced", "broadcast", "reduce")
+
+
 def attempt(call, tensor, out):
     try:
         return (call(tensor, out) + 0).tolist()
@@ -111,44 +122,31 @@ def negative(tensor):
     return lazy
 
 
-def lazily(rank, sends, receives):
+@each_rank_of("groups")
+@pytest.mark.parametrize("sends", [(True, True), (False, True)], ids=["both", "one"])
+@pytest.mark.parametrize("receives", [(False, False), (True, True), (True, False)])
+def test_the_negative_bit_is_heeded_on_every_way(rank, sends, receives):
     """Each call with tensors that are negative if asked for on this rank."""
-    found = {}
     for name, call in calls().items():
         tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.full((2 * N,), 7.0)
         expected = plainly(call, tensor, out)
-        tensor = negative(tensor).view(2) if sends else tensor
-        out = negative(out) if receives else out
-        found[name] = attempt(call, tensor, out), expected
-    return found
+        tensor = negative(tensor).view(2) if sends[rank] else tensor
+        out = negative(out) if receives[rank] else out
+        assert attempt(call, tensor, out) == expected, name
 
 
-@pytest.mark.parametrize("sends", [(True, True), (False, True)], ids=["both", "one"])
-@pytest.mark.parametrize("receives", [(False, False), (True, True), (True, False)])
-def test_the_negative_bit_is_heeded_on_every_way(groups, sends, receives):
-    for found in groups.call(lazily, list(sends), list(receives)):
-        for name, (result, expected) in found.items():
-            assert result == expected, name
-
-
-def conjugates(rank):
+@each_rank_of("groups")
+def test_the_conjugate_bit_is_heeded_or_refused(rank):
     """Complex tensors, which torch.distributed itself refuses in some calls."""
-    found = {}
+    heeded = 0
     for name, call in calls().items():
         tensor, out = torch.tensor([3 + 1j, 5 - 2j]) * (rank + 1), torch.zeros(2 * N) + 1j
         expected = attempt(call, tensor.clone(), out.clone())
-        found[name] = attempt(call, tensor.conj().resolve_conj().conj(), out), expected
+        result = attempt(call, tensor.conj().resolve_conj().conj(), out)
         assert tensor.conj().is_conj()
-    return found
-
-
-def test_the_conjugate_bit_is_heeded_or_refused(groups):
-    for found in groups.call(conjugates):
-        heeded = 0
-        for name, (result, expected) in found.items():
-            assert result == expected or isinstance(result, str), name
-            heeded += result == expected
-        assert heeded
+        assert result == expected or isinstance(result, str), name
+        heeded += result == expected
+    assert heeded
 
 
 # ---- inference mode, and expanded outputs ----
@@ -162,60 +160,43 @@ def strided(tensor, how):
     return tensor.clone()
 
 
-def in_inference_mode(rank, how):
-    found = {}
+@each_rank_of("groups")
+@pytest.mark.parametrize("how", ["contiguous", "columns"])
+def test_tensors_of_inference_mode_get_their_results(rank, how):
     for name, call in calls().items():
         tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.full((2 * N,), 7.0)
         expected = plainly(call, tensor, out)
         with torch.inference_mode():
             made = strided(tensor, how), strided(out, how)
             assert made[0].is_inference()
-            found[name] = attempt(call, *made), expected
+            within = attempt(call, *made)
         again = strided(tensor, how), made[1]  # made in the mode, and used outside of it
-        found[f"{name} outside"] = attempt(call, *again), expected
-    return found
+        on_gloo = (
+            not name.startswith(("all_reduce", "broadcast", "reduce", "all_gather_into"))
+            or "product" in name
+        )
+        for result in (within, attempt(call, *again)):
+            assert result == expected or (on_gloo and isinstance(result, str)), name
 
 
-@pytest.mark.parametrize("how", ["contiguous", "columns"])
-def test_tensors_of_inference_mode_get_their_results(groups, how):
-    for rank, found in enumerate(groups.call(in_inference_mode, [how] * N)):
-        for name, (result, expected) in found.items():
-            on_gloo = (
-                not name.startswith(("all_reduce", "broadcast", "reduce", "all_gather_into"))
-                or "product" in name
-            )
-            assert result == expected or (on_gloo and isinstance(result, str)), (rank, name)
-
-
-def expanded(rank, mode):
+@each_rank_of("groups")
+@pytest.mark.parametrize("mode", [False, True], ids=["normal", "inference"])
+def test_expanded_outputs_get_their_results(rank, mode):
     """Outputs whose elements share memory, in one dimension or in two."""
-    found = {}
     with torch.inference_mode(mode):
         for shape in ((3, 1, 4), (1, 1, 4), (3, 2, 1)):
-            for name, call in calls().items():
-                if "product" in name or not name.startswith(("all_reduce", "broadcast", "reduce")):
-                    continue
-                count = shape[0] * shape[1] * shape[2]
-                small = torch.arange(float(count)).view(shape) + rank
-                if name == "reduce_scatter_tensor":
-                    continue
+            for name in IN_PLACE:
+                call, count = calls()[name], float(math.prod(shape))
+                small = torch.arange(count).view(shape) + rank
                 expected = call(small.expand(3, 2, 4).clone(), None)
                 result = call(small.expand(3, 2, 4), None)
-                found[f"{name} {shape}"] = result.tolist(), expected.tolist()
+                assert torch.equal(result, expected), (name, shape)
         out, mine = torch.zeros(1).expand(N), torch.ones(1)
         dist.all_gather_into_tensor(out, mine)
-        found["all_gather_into_tensor"] = out.tolist(), [1.0] * N
+        assert out.tolist() == [1.0] * N
         part = torch.zeros(1).expand(2)
         dist.reduce_scatter_tensor(part, torch.ones(4))
-        found["reduce_scatter_tensor"] = part.tolist(), [2.0] * 2
-    return found
-
-
-@pytest.mark.parametrize("mode", [False, True], ids=["normal", "inference"])
-def test_expanded_outputs_get_their_results(groups, mode):
-    for found in groups.call(expanded, [mode] * N):
-        for name, (result, expected) in found.items():
-            assert result == expected, name
+        assert part.tolist() == [2.0] * 2
 
 
 # ---- subclasses ----
@@ -236,48 +217,32 @@ class Wrapper(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, arguments=(), named=None):
-        from torch.utils._pytree import tree_map_only
-
         arguments, named = tree_map_only(Wrapper, lambda t: t.inner, (arguments, named or {}))
         return function(*arguments, **named)
 
 
 def waiting(tensor):
     """A functional collective's result, not waited for: the elements are the tensor's, doubled."""
-    import torch.distributed._functional_collectives as functional
-
     result = functional.all_reduce(tensor.clone(), "sum", dist.group.WORLD)
     assert type(result) is functional.AsyncCollectiveTensor
     return result
 
 
-def as_others(rank, kind):
-    """The results with tensors of another kind, and those with plain tensors."""
+@each_rank_of("groups")
+@pytest.mark.parametrize("kind", ["waiting", "parameter", "subclass", "wrapper"])
+def test_subclasses_that_can_be_read_are_read(rank, kind):
+    """The results with tensors of another kind are those with plain tensors."""
     make = {"parameter": torch.nn.Parameter, "subclass": lambda t: t.as_subclass(Named)}.get(kind)
     make = {"wrapper": Wrapper, "waiting": waiting}.get(kind, make)
-    found = {}
     for name, call in calls().items():
         with torch.no_grad():
             tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.zeros(2 * N)
             sent = tensor if kind != "waiting" else torch.tensor([7.0, 11.0])
             expected = call(sent.clone(), out.clone()).tolist()
-            found[name] = attempt(call, make(tensor), out), expected
-    return found
-
-
-@pytest.mark.parametrize("kind", ["waiting", "parameter", "subclass", "wrapper"])
-def test_subclasses_that_can_be_read_are_read(groups, kind):
-    for found in groups.call(as_others, [kind] * N):
-        for name, (result, expected) in found.items():
-            assert result == expected, name
+            assert attempt(call, make(tensor), out) == expected, name
 
 
 def without_elements(kind):
-    from torch._subclasses import FakeTensorMode
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import DTensor, Shard
-    from torch.masked import masked_tensor
-
     x = torch.ones(2)
     if kind == "fake":
         with FakeTensorMode():
@@ -294,82 +259,31 @@ def without_elements(kind):
     }[kind]()
 
 
-def refused(rank, kind):
-    """What each call says to a tensor of this kind, and the sum of a call afterwards."""
-    found = {}
+@each_rank_of("groups")
+@pytest.mark.parametrize("kind", ["dtensor", "masked", "nested", "jagged", "quantized"])
+def test_what_has_no_elements_of_its_own_is_refused_in_words(rank, kind):
     for name, call in calls().items():
-        if kind == "zero" and "product" in name:
-            continue
-        try:
+        with pytest.raises(WORDS) as refusal:
             call(without_elements(kind), torch.zeros(2 * N))
-            found[name] = None
-        except WORDS as error:
-            found[name] = str(error)
+        text = str(refusal.value)
+        assert text and "NULL" not in text and "INTERNAL ASSERT" not in text, name
     good = torch.ones(3)
     dist.all_reduce(good)
-    return found, good.tolist()
+    assert good.tolist() == [N] * 3
 
 
-@pytest.mark.parametrize("kind", ["dtensor", "masked", "nested", "jagged", "quantized"])
-def test_what_has_no_elements_of_its_own_is_refused_in_words(groups, kind):
-    for found, good in groups.call(refused, [kind] * N):
-        for name, text in found.items():
-            assert text, name
-            assert "NULL" not in text
-            assert "INTERNAL ASSERT" not in text
-        assert good == [N] * 3
-
-
-def fake(rank):
-    """Nothing is sent for tensors without elements, as with Gloo."""
-    from torch._subclasses import FakeTensorMode
-
-    with FakeTensorMode():
-        x = torch.ones(4)
-        dist.all_reduce(x)
-        dist.broadcast(x, 0)
-        dist.barrier()
-    return type(x).__name__
-
-
-@pytest.mark.skipif(
-    not hasattr(dist, "all_gather_single"), reason="this PyTorch has no collectives of fake tensors"
-)
-def test_fake_tensors_stay_fake(groups):
-    assert groups.call(fake) == ["FakeTensor"] * N
-
-
-def zeros_refused(rank):
-    found = []
+@each_rank_of("groups")
+def test_a_tensor_with_the_zero_bit_is_refused_before_the_call(rank):
     for call in ("all_reduce", "broadcast", "reduce"):
-        try:
+        with pytest.raises(ValueError, match=r"clone\(\)"):
             calls()[call](torch._efficientzerotensor(2), None)
-        except ValueError as error:
-            found.append(str(error))
-    return found
-
-
-def test_a_tensor_with_the_zero_bit_is_refused_before_the_call(groups):
-    for texts in groups.call(zeros_refused):
-        assert len(texts) == 3
-        assert all("clone()" in text for text in texts)
 
 
 # ---- the calls of a job ----
 
 
-class Torch(Ranks):
-    """Ranks that have imported PyTorch."""
-
-    how_to_start = FORKED
-
-
-def of_a_job(rank, port):
-    """For each kind of tensor and each call: the text of its refusal, or None."""
-    import numpy as np
-
-    import switchml
-
+@each_rank_of("prepared")
+def test_a_job_refuses_what_is_not_in_memory_and_goes_on(rank, port):
     job = switchml.Job(rank=rank, world_size=N, job="test", master_port=port)
     kinds = {
         kind: without_elements(kind)
@@ -379,38 +293,24 @@ def of_a_job(rank, port):
     kinds["conjugate"] = torch.ones(2, dtype=torch.complex64).conj()
     kinds["sparse"] = torch.ones(2).to_sparse()
     kinds["wrapper"] = Wrapper(torch.ones(2))
-    found = {}
     plain = np.ones(2, np.float32)
-    for kind, tensor in kinds.items():
-        for name, call in {
-            "allreduce": lambda t: job.allreduce(t),
-            "allreduce into": lambda t: job.allreduce(plain, t),
-            "reduce": lambda t: job.reduce(t),
-            "reduce into": lambda t: job.reduce(plain, rank, out=t),
-            "broadcast": lambda t: job.broadcast(t),
-            "allgather": lambda t: job.allgather(t),
-            "allgather into": lambda t: job.allgather(plain, t),
-            "reduce_scatter": lambda t: job.reduce_scatter(t),
-            "reduce_scatter into": lambda t: job.reduce_scatter(plain, t),
-        }.items():
-            try:
+    for tensor in kinds.values():
+        for call in (
+            job.allreduce,
+            partial(job.allreduce, plain),
+            job.reduce,
+            lambda t: job.reduce(plain, rank, out=t),
+            job.broadcast,
+            job.allgather,
+            partial(job.allgather, plain),
+            job.reduce_scatter,
+            partial(job.reduce_scatter, plain),
+        ):
+            with pytest.raises((TypeError, ValueError), match="pass "):
                 call(tensor)
-                found[f"{name} {kind}"] = None
-            except (TypeError, ValueError) as error:
-                found[f"{name} {kind}"] = str(error)
-    sums = [
+    assert [
         job.allreduce(torch.ones(2).as_subclass(Named)).tolist(),
         job.allreduce(torch.nn.Parameter(torch.ones(2))).tolist(),
         job.allreduce(negative(torch.ones(2)).resolve_neg()).tolist(),
-    ]
+    ] == [[N] * 2] * 3
     job.close()
-    return found, sums
-
-
-def test_a_job_refuses_what_is_not_in_memory_and_goes_on():
-    with Torch(N, job=False) as ranks:
-        for found, sums in ranks.call(of_a_job, [free_port()] * N):
-            for name, text in found.items():
-                assert text, name
-                assert "pass " in text
-            assert sums == [[N] * 2] * 3

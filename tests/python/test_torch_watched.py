@@ -6,17 +6,16 @@ import re
 from datetime import timedelta
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.tensor.debug import CommDebugMode
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch._C import _distributed_c10d as c10d  # noqa: E402
-from torch.distributed.tensor.debug import CommDebugMode  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from groups import Groups  # noqa: E402
-from ranks import RankError  # noqa: E402
-from switchml.torch._group.gateway import COLLECTIVES, IS_DISPATCHED  # noqa: E402
+import switchml.torch
+from ranks import each_rank_of
+from switchml import errors
+from switchml.torch._group.gateway import COLLECTIVES, IS_DISPATCHED
 
 N = 2
 SUM = float(sum(range(1, N + 1)))
@@ -33,7 +32,9 @@ def gloos_number(group):
 # ---- torch.ops.c10d ----
 
 
-def call_operators(rank):
+@each_rank_of("groups")
+@since_2_14
+def test_operators_of_the_dispatcher_run_on_the_switch(rank):
     group = dist.group.WORLD
     before, gloo = switchml.torch.summary()["switch"]["calls"], gloos_number(group)
     ops, boxed = torch.ops.c10d, group.boxed()
@@ -47,29 +48,22 @@ def call_operators(rank):
     ]
     for work in works:
         c10d.Work.unbox(work).wait()
-    after = switchml.torch.summary()["switch"]["calls"]
-    return x.tolist(), whole.tolist(), after - before, gloos_number(group) - gloo
+    assert x.tolist() == [SUM] * 3
+    assert whole.tolist() == [float(r + 1) for r in range(N) for _ in range(3)]
+    assert switchml.torch.summary()["switch"]["calls"] - before == 4
+    assert gloos_number(group) == gloo
 
 
-@since_2_14
-def test_operators_of_the_dispatcher_run_on_the_switch(groups):
-    whole = [float(r + 1) for r in range(N) for _ in range(3)]
-    assert groups.call(call_operators) == [([SUM] * 3, whole, 4, 0)] * N
-
-
-def call_an_operator_with(rank, box):
-    group = dist.group.WORLD
-    boxed = group.boxed() if box else c10d.ProcessGroup.boxed(group)
-    torch.ops.c10d.broadcast_([torch.ones(3)], boxed, 0, 0, True, -1)
-
-
+@each_rank_of("groups")
 @before_2_14
-def test_operators_of_the_dispatcher_are_refused(groups):
-    for box, text in ((True, "does not reach a switchml group"), (False, "Could not retrieve or")):
-        groups.start(call_an_operator_with, [box] * N)
-        for error in groups.outcomes():
-            assert isinstance(error, RankError)
-            assert text in str(error).splitlines()[0]
+def test_operators_of_the_dispatcher_are_refused(rank):
+    group = dist.group.WORLD
+    for box, text in (
+        (group.boxed, "does not reach a switchml group"),
+        (lambda: c10d.ProcessGroup.boxed(group), "Could not retrieve or"),
+    ):
+        with pytest.raises(RuntimeError, match=f"^.*{text}"):
+            torch.ops.c10d.broadcast_([torch.ones(3)], box(), 0, 0, True, -1)
 
 
 # ---- hooks, the flight recorder, the check for NaN ----
@@ -102,7 +96,9 @@ def call_everything(group):
     return (names + ("SEND" if root else "RECV")).split()
 
 
-def see_hooks(rank):
+@each_rank_of("groups")
+@since_2_14
+def test_hooks_see_every_call_once(rank):
     group = dist.new_group(list(range(N)))
     before, after = [], []
     group.register_pre_hook(1, lambda its: before.append((its.op_id, its.name.name)))
@@ -111,16 +107,12 @@ def see_hooks(rank):
     group.unregister_pre_hook(1)
     group.unregister_post_hook(1)
     dist.all_reduce(torch.ones(1), group=group)
-    return before == expected, after == expected, before, expected
+    assert before == expected and after == expected
 
 
+@each_rank_of("groups")
 @since_2_14
-def test_hooks_see_every_call_once(groups):
-    for before, after, seen, expected in groups.call(see_hooks):
-        assert before and after, (seen, expected)
-
-
-def see_recorder(rank):
+def test_the_flight_recorder_has_the_calls(rank):
     group = dist.new_group(list(range(N)))
     # Since 2.15 PyTorch attaches one itself, and keeps apart what each backend did.
     recorder = None if IS_2_15 else c10d.FlightRecorderHook.attach(group)
@@ -130,39 +122,26 @@ def see_recorder(rank):
     entries = json.loads(c10d._dump_fr_trace_json(**whose))["entries"]
     if recorder:
         recorder.remove()
-    return [its["profiling_name"] for its in entries][-2:]
+    names = [its["profiling_name"].rpartition(":")[2].replace("_", "") for its in entries[-2:]]
+    assert names == ["allreduce", "broadcast"]
 
 
+@each_rank_of("groups")
 @since_2_14
-def test_the_flight_recorder_has_the_calls(groups):
-    for names in groups.call(see_recorder):
-        calls = [name.rpartition(":")[2].replace("_", "") for name in names]
-        assert calls == ["allreduce", "broadcast"]
-
-
-def reduce_nan(rank):
+def test_the_check_for_nan_works(rank):
     group = dist.new_group(list(range(N)))
     hook = c10d.NanCheckHook.attach(group)
-    try:
+    with pytest.raises(RuntimeError, match="NaN"):
         dist.all_reduce(torch.tensor([1.0, float("nan")]), group=group)
-    except RuntimeError as error:
-        return str(error)
-    finally:
-        hook.remove()
-        dist.destroy_process_group(group)
-    return None
-
-
-@since_2_14
-def test_the_check_for_nan_works(groups):
-    for text in groups.call(reduce_nan):
-        assert "NaN" in text
+    hook.remove()
+    dist.destroy_process_group(group)
 
 
 # ---- modes ----
 
 
-def see_calls(rank):
+@each_rank_of("groups")
+def test_comm_debug_mode_counts_calls_which_run_where_they_do_without_it(rank):
     group = dist.new_group(list(range(N)))
     x, whole = torch.full((4,), rank + 1.0), torch.zeros(4 * N)
     gloo = gloos_number(group)
@@ -172,21 +151,16 @@ def see_calls(rank):
         dist.all_gather([torch.zeros(4) for _ in range(N)], x, group=group)
         dist.reduce(torch.ones(4), 0, dist.ReduceOp.PRODUCT, group=group)
         dist.barrier(group)
+    assert x.tolist() == [SUM] * 4
+    assert whole.tolist() == [float(r + 1) for r in range(N) for _ in range(4)]
+    assert gloos_number(group) - gloo == 1
     counts = {str(op): n for op, n in mode.get_comm_counts().items()}
-    return x.tolist(), whole.tolist(), counts, gloos_number(group) - gloo
+    for name in ("allreduce_", "_allgather_base_", "allgather_"):
+        assert counts[f"c10d.{name}"] == 1, counts
 
 
-def test_comm_debug_mode_counts_calls_which_run_where_they_do_without_it(groups):
-    whole = [float(r + 1) for r in range(N) for _ in range(4)]
-    for x, gathered, counts, on_gloo in groups.call(see_calls):
-        assert (x, gathered, on_gloo) == ([SUM] * 4, whole, 1)
-        assert counts["c10d.allreduce_"] == counts["c10d._allgather_base_"] == 1, counts
-        assert counts["c10d.allgather_"] == 1, counts
-
-
-def fake_calls(rank):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
+@each_rank_of("groups")
+def test_fake_tensors_are_not_sent(rank):
     group = dist.new_group(list(range(N)))
     with FakeTensorMode():
         x, whole = torch.ones(4), torch.ones(4 * N)
@@ -199,35 +173,28 @@ def fake_calls(rank):
         kind = type(x).__name__
     real = torch.ones(1)
     dist.all_reduce(real, group=group)
-    return kind, real.item()
-
-
-def test_fake_tensors_are_not_sent(groups):
-    assert groups.call(fake_calls) == [("FakeTensor", N)] * N
+    assert kind == "FakeTensor" and real.item() == N
 
 
 # ---- the backend ----
 
 
-def look_at_backend(rank):
+@each_rank_of("groups")
+def test_the_backend_of_a_group_is_ours(rank):
     group = dist.group.WORLD
     backend = group._get_backend(torch.device("cpu"))
     x = torch.full((4,), rank + 1.0)
     gloo = gloos_number(group)
     options = dist.AllreduceOptions() if hasattr(dist, "AllreduceOptions") else None
     backend.allreduce([x], options or c10d.AllreduceOptions()).wait()
-    found = backend.name(), backend.rank(), backend.size(), backend.supports_splitting
+    assert (backend.name(), backend.rank(), backend.size()) == ("switchml", rank, N)
+    assert not backend.supports_splitting
     if hasattr(dist, "get_backend_impl"):
         assert dist.get_backend_impl() is backend
-    return found, x.tolist(), gloos_number(group) - gloo
+    assert x.tolist() == [SUM] * 4 and gloos_number(group) == gloo
 
 
-def test_the_backend_of_a_group_is_ours(groups):
-    found = groups.call(look_at_backend)
-    assert found == [(("switchml", r, N, False), [SUM] * 4, 0) for r in range(N)]
-
-
-def missing(rank):
+def test_no_collective_of_a_backend_is_forgotten():
     methods = [
         name
         for name in COLLECTIVES
@@ -237,17 +204,14 @@ def missing(rank):
     theirs = {name for name in vars(c10d.Backend) if name in dir(dist.ProcessGroup)}
     calls = {n for n in theirs if n.startswith(("all", "gather", "scatter", "reduce", "broadcast"))}
     known = {alias for name, older in COLLECTIVES.items() for alias in (name, *older)}
-    return methods, sorted(calls - known)
-
-
-def test_no_collective_of_a_backend_is_forgotten():
-    assert missing(0) == ([], [])
+    assert not methods and calls <= known
 
 
 # ---- sequence numbers, timeouts, abort hooks ----
 
 
-def count(rank):
+@each_rank_of("groups")
+def test_sequence_numbers_count_calls_on_the_switch_and_on_gloo(rank):
     group = dist.new_group(list(range(N)))
     numbers = [group._get_sequence_number_for_group()]
     for call in (
@@ -257,11 +221,7 @@ def count(rank):
     ):
         call()
         numbers.append(group._get_sequence_number_for_group())
-    return numbers
-
-
-def test_sequence_numbers_count_calls_on_the_switch_and_on_gloo(groups):
-    assert groups.call(count) == [[0, 1, 2, 3]] * N
+    assert numbers == [0, 1, 2, 3]
 
 
 def set_timeout(seconds, group=None):
@@ -271,7 +231,8 @@ def set_timeout(seconds, group=None):
         dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
 
 
-def lengthen(rank):
+@each_rank_of("groups")
+def test_a_timeout_may_become_shorter_and_longer(rank):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
     set_timeout(50, group)
     options = group._get_backend(torch.device("cpu")).options
@@ -281,11 +242,8 @@ def lengthen(rank):
     dist.all_reduce(torch.ones(1), group=group)
 
 
-def test_a_timeout_may_become_shorter_and_longer(groups):
-    groups.call(lengthen)
-
-
-def call_for_years(rank):
+@each_rank_of("groups")
+def test_timeouts_may_be_longer_than_those_of_c(rank):
     years = timedelta(days=3650)
     group = dist.new_group(list(range(N)), timeout=years)
     set_timeout(2 * years.total_seconds(), group)
@@ -293,14 +251,12 @@ def call_for_years(rank):
     options.timeout = 3 * years
     tensor = torch.ones(1)
     group.allreduce([tensor], options).wait()
-    return tensor.item()
+    assert tensor.item() == float(N)
 
 
-def test_timeouts_may_be_longer_than_those_of_c(groups):
-    assert groups.call(call_for_years) == [float(N)] * N
-
-
-def miss_a_call(rank, of_call):
+@each_rank_of("groups")
+@pytest.mark.parametrize("of_call", [False, True])
+def test_a_longer_timeout_is_the_deadline_of_later_calls(rank, of_call):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
     dist.all_reduce(torch.ones(1), group=group)
     set_timeout(0.5, group)
@@ -310,74 +266,51 @@ def miss_a_call(rank, of_call):
         options = dist.AllreduceOptions()
         if of_call:
             options.timeout = timedelta(seconds=2)
-        group.allreduce([torch.ones(1)], options).wait()
+        with pytest.raises(errors.TimedOutError, match=r" within 2 s .*timeout | timeout of 2 s"):
+            group.allreduce([torch.ones(1)], options).wait()
 
 
-@pytest.mark.parametrize("of_call", [False, True])
-def test_a_longer_timeout_is_the_deadline_of_later_calls(groups, of_call):
-    groups.start(miss_a_call, [of_call] * N)
-    error, nothing = groups.outcomes()
-    assert error.kind == "TimedOutError" and nothing is None
-    assert re.search(r" within 2 s .*timeout | timeout of 2 s", str(error))
-
-
-def pass_a_barrier(rank):
+@each_rank_of("groups")
+def test_monitored_barriers_take_seconds(rank):
     dist.monitored_barrier(timeout=100.0)
 
 
-def test_monitored_barriers_take_seconds(groups):
-    groups.call(pass_a_barrier)
-
-
-def miss_at_once(rank):
+@each_rank_of("groups")
+def test_a_monitored_barrier_without_time_does_not_wait(rank):
     if rank == 0:
-        dist.monitored_barrier(timeout=timedelta(0))
+        with pytest.raises(RuntimeError) as error:
+            dist.monitored_barrier(timeout=timedelta(0))
+        assert not isinstance(error.value, errors.TimedOutError)
 
 
-def test_a_monitored_barrier_without_time_does_not_wait(groups):
-    groups.start(miss_at_once)
-    error, nothing = groups.outcomes()
-    assert error.kind in ("RuntimeError", "MismatchError", "DistBackendError") and nothing is None
-
-
-def miss_a_barrier(rank):
+@each_rank_of("groups")
+def test_a_shorter_timeout_is_that_of_monitored_barriers_too(rank):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
     set_timeout(1, group)
     if rank == 0:
-        dist.monitored_barrier(group)
+        with pytest.raises(RuntimeError) as error:
+            dist.monitored_barrier(group)
+        said = re.search(r"Rank 1 failed to pass monitoredBarrier in (\d+) ms", str(error.value))
+        assert said and int(said[1]) <= 1000
 
 
-def test_a_shorter_timeout_is_that_of_monitored_barriers_too(groups):
-    groups.start(miss_a_barrier)
-    error, nothing = groups.outcomes()
-    waited_ms = re.search(r"Rank 1 failed to pass monitoredBarrier in (\d+) ms", str(error))
-    assert waited_ms and int(waited_ms[1]) <= 1000 and nothing is None
-
-
-def abort_with_hooks(rank, how):
+@each_rank_of("new_groups")
+@pytest.mark.parametrize("how", ["abort", "mismatch"])
+def test_abort_hooks_are_called_once_when_a_group_fails(rank, how):
     group, called = dist.new_group(list(range(N))), []
     group.register_abort_hook(1, lambda: called.append("first"))
     group.register_abort_hook(2, lambda: called.append("second"))
     group.register_abort_hook(3, lambda: 1 / 0)
     group.unregister_abort_hook(2)
     dist.all_reduce(torch.ones(1), group=group)
-    before = list(called)
+    assert not called
     dist.barrier()  # of the default group: the others' call has ended, too
     if rank == 0 and how == "abort":
         group.abort()
-    try:
+    aborted = [errors.ClosedError, errors.AbortedError][rank]
+    with pytest.raises(aborted if how == "abort" else errors.MismatchError):
         dist.all_reduce(torch.ones(1 + (rank if how == "mismatch" else 0)), group=group)
-    except RuntimeError as error:
-        return type(error).__name__, before, called
-    return None
-
-
-@pytest.mark.parametrize("how", ["abort", "mismatch"])
-def test_abort_hooks_are_called_once_when_a_group_fails(how):
-    with Groups(N) as groups:
-        for rank, (kind, before, called) in enumerate(groups.call(abort_with_hooks, [how] * N)):
-            expected = ["ClosedError", "AbortedError"][rank] if how == "abort" else "MismatchError"
-            assert (kind, before, called) == (expected, [], ["first"])
+    assert called == ["first"]
 
 
 # ---- tracebacks ----
@@ -398,9 +331,8 @@ def fail(rank, how):
 
 
 @pytest.mark.parametrize("how", ["awaited", "asynchronous", "gloo", "group"])
-def test_a_traceback_has_at_most_three_lines_of_ours(how):
-    with Groups(N) as groups:
-        groups.start(fail, [how] * N)
-        for error in groups.outcomes():
-            assert error.kind == ("ConfigError" if how == "group" else "MismatchError")
-            assert 1 <= len(re.findall(r'File ".*/switchml/', error.trace)) <= 3, error.trace
+def test_a_traceback_has_at_most_three_lines_of_ours(new_groups, how):
+    new_groups.start(fail, [how] * N)
+    for error in new_groups.outcomes():
+        assert error.kind == ("ConfigError" if how == "group" else "MismatchError")
+        assert 1 <= len(re.findall(r'File ".*/switchml/', error.trace)) <= 3, error.trace
