@@ -20,49 +20,21 @@ import sys
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from . import errors
 from ._buffer import Array
 from ._settings import Debug, Op, Wire
-from .errors import (
-    AbortedError,
-    ClosedError,
-    ConfigError,
-    ForkedError,
-    MismatchError,
-    ProtocolError,
-    RankDiedError,
-    RefusedError,
-    SwitchDiedError,
-    SwitchMLError,
-    TimedOutError,
-    TlsError,
-    UnreachableError,
-    VersionMismatchError,
-)
+from .errors import *  # noqa: F403
 from .job import Counters, Job, Request
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AbortedError",
     "Array",
-    "ClosedError",
-    "ConfigError",
     "Counters",
     "Debug",
-    "ForkedError",
     "Job",
-    "MismatchError",
     "Op",
-    "ProtocolError",
-    "RankDiedError",
-    "RefusedError",
     "Request",
-    "SwitchDiedError",
-    "SwitchMLError",
-    "TimedOutError",
-    "TlsError",
-    "UnreachableError",
-    "VersionMismatchError",
     "Wire",
     "abort",
     "allgather",
@@ -74,6 +46,7 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "counters",
+__all__ += errors.__all__
     "event_fd",
     "finalize",
     "init",
@@ -139,7 +112,7 @@ def is_initialized() -> bool:
 
 def _the_job() -> Job:
     if _job is None or _job.closed:
-        raise ClosedError("no job: call switchml.init() first")
+        raise errors.ClosedError("no job: call switchml.init() first")
     return _job
 
 

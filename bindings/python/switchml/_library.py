@@ -16,6 +16,8 @@ from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_uint64, c_void_
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .errors import make
+
 _HERE = Path(__file__).resolve().parent
 _TREE = _HERE.parents[2:3]  # the source tree's root, if this can be in one
 
@@ -147,10 +149,11 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
-def config_from_environment() -> tuple[Config, int]:
-    """A filled Config, and the result of sml_config_init()."""
+def config_from_environment() -> Config:
+    """A filled Config. Raises the error of a variable that is wrong."""
     config = Config(size=ctypes.sizeof(Config))
-    return config, lib.sml_config_init(ctypes.byref(config))
+    check(lib.sml_config_init(ctypes.byref(config)))
+    return config
 
 
 def get_info(context: c_void_p | None) -> tuple[Info, int]:
@@ -163,3 +166,10 @@ def text_of(context: c_void_p | int | None, number: int) -> str:
     """The library's text for an error, or its short text. Call it in the thread that failed."""
     text = lib.sml_error_text(context) or lib.sml_strerror(number)
     return text.decode("utf-8", "replace")
+
+
+def check(number: int, context: c_void_p | None = None) -> int:
+    """What C has returned, in this thread. Raises the error that it is."""
+    if number < 0:
+        raise make(number, text_of(context, number))
+    return number

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from . import _library as c
 from ._library import lib
-from .errors import ConfigError, make
+from .errors import ConfigError
 
 Op: TypeAlias = Literal["sum", "avg", "max", "min"]
 Wire: TypeAlias = Literal["int32", "int16", "int8", "exact", "gradient"]
@@ -113,14 +113,10 @@ def in_c(given: Mapping[str, Any]) -> dict[str, Any]:
 def open_job(
     settings: Mapping[str, Any], interrupt: ctypes.c_int
 ) -> tuple[ctypes.c_void_p, c.Info]:
-    config, number = c.config_from_environment()
-    if number:
-        raise make(number, c.text_of(None, number))
+    config = c.config_from_environment()
     for name, value in settings.items():
         setattr(config, name, value)
     config.interrupt = ctypes.pointer(interrupt)
     context = ctypes.c_void_p()
-    number = lib.sml_open(ctypes.byref(context), ctypes.byref(config))
-    if number:
-        raise make(number, c.text_of(None, number))
+    c.check(lib.sml_open(ctypes.byref(context), ctypes.byref(config)))
     return context, c.get_info(context)[0]

@@ -29,7 +29,7 @@ from ._settings import (
 )
 from ._untraced import untraced
 from ._wait import in_thread_of_c, interruptible
-from .errors import ClosedError, brief, make
+from .errors import ClosedError, brief
 
 A = TypeVar("A", bound=Array)
 P = ParamSpec("P")
@@ -129,12 +129,6 @@ class Job:
             raise ClosedError(f"the job is closed: {why}")
         return self._context
 
-    def _checked(self, number: int) -> int:
-        """What C has returned. Raises the error that it is."""
-        if number < 0:
-            raise make(number, c.text_of(self._context, number))
-        return number
-
     @property
     def _pending(self) -> list[Request]:
         return [request for request in tuple(under_way) if request._job is self]
@@ -176,7 +170,7 @@ class Job:
             options = call_options(wire, waits, title, residual)
             number = getattr(lib, name)(self._context, *arguments, options, request._place(call))
             if number:
-                raise make(number, c.text_of(self._context, number))
+                c.check(number, self._context)
         except BaseException as error:
             # After Ctrl-C, C may use its arrays.
             if isinstance(error, Exception) and not request.n_begun:
@@ -395,13 +389,15 @@ class Job:
 
     def set_timeout(self, timeout: float) -> None:
         """Give later calls this many seconds. Those under way keep theirs."""
-        self._checked(lib.sml_set_timeout(self._open(), milliseconds("timeout", timeout)))
+        number = lib.sml_set_timeout(self._open(), milliseconds("timeout", timeout))
+        c.check(number, self._context)
 
     def counters(self, stripe: int | None = None) -> Counters:
         """Counters since the job was joined; of one of its switches, since this membership."""
         counters = c.CCounters(size=ctypes.sizeof(c.CCounters))
         which = -1 if stripe is None else integer("stripe", stripe)
-        self._checked(lib.sml_get_counters(self._open(), which, ctypes.byref(counters), None))
+        number = lib.sml_get_counters(self._open(), which, ctypes.byref(counters), None)
+        c.check(number, self._context)
         return Counters(*(getattr(counters, name) for name in Counters._fields))
 
     def path(self) -> str:
@@ -411,7 +407,7 @@ class Job:
     def _where(self) -> tuple[int, str]:
         """The same as a number of C, and for people."""
         info, number = c.get_info(self._open("it has no path"))
-        self._checked(number)
+        c.check(number, self._context)
         return info.path, info.path_text.decode(errors="replace")
 
     def event_fd(self) -> int:
@@ -420,7 +416,7 @@ class Job:
         Read its 8 bytes, and then test() the requests. It may become readable without a reason.
         close() closes it.
         """
-        return self._checked(lib.sml_event_fd(self._open()))
+        return c.check(lib.sml_event_fd(self._open()), self._context)
 
     def _failure(self) -> str | None:
         """The text of the error that has ended the job; None: it runs, or it is closed."""
@@ -471,14 +467,11 @@ class Job:
         context = self._open("it has no other membership")
 
         def change() -> None:
-            number = lib.sml_reconfigure(context, ctypes.byref(members))
-            if number:
-                raise make(number, c.text_of(None, number))
+            c.check(lib.sml_reconfigure(context, ctypes.byref(members)))
 
         interruptible(change, lambda: lib.sml_abort(context, b"interrupted (KeyboardInterrupt)"))
         info, number = c.get_info(context)
-        if number:  # another thread changes the members again, or has closed the job
-            raise make(number, c.text_of(None, number))
+        c.check(number)  # another thread changes the members again, or has closed the job
         self._note_members(info)
 
     @property

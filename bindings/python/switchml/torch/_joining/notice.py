@@ -10,17 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ... import _library as c
-from ...errors import make
 
 _PAUSE_MAX_S = 60.0
 
 
 def notice_seconds(settings: Mapping[str, Any]) -> float:
     """The seconds until a wait is reported: the group's option, or the environment's; 0: never."""
-    config, error = c.config_from_environment()
-    if error:
-        raise make(error, c.text_of(None, error))
-    debug = settings.get("debug")
+    config, debug = c.config_from_environment(), settings.get("debug")
     if config.debug == 0 if debug is None else debug.lower() == "error":
         return 0.0
     given = settings.get("wait_notice")
