@@ -18,13 +18,13 @@ import atexit
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from . import errors
 from ._buffer import Array
 from ._settings import Debug, Op, Wire
 from .errors import *  # noqa: F403
-from .job import Counters, Job, Request
+from .job import Counters, Job, Request, signed
 
 __version__ = "0.1.0"
 
@@ -46,7 +46,6 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "counters",
-__all__ += errors.__all__
     "event_fd",
     "finalize",
     "init",
@@ -61,6 +60,7 @@ __all__ += errors.__all__
     "set_timeout",
     "world_size",
 ]
+__all__ += errors.__all__
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,7 +82,7 @@ def _joining(make: Callable[P, Job]) -> Callable[P, Job]:
         _job = make(*arguments, **settings)
         return _job
 
-    return _shown(init, "init", inspect.signature(make).replace(return_annotation="Job"))
+    return signed(init, "init", inspect.signature(make).replace(return_annotation="Job"))
 
 
 def _of_the_job(method: Callable[Concatenate[Job, P], T]) -> Callable[P, T]:
@@ -95,14 +95,7 @@ def _of_the_job(method: Callable[Concatenate[Job, P], T]) -> Callable[P, T]:
         return result
 
     function.__doc__ = method.__doc__
-    return _shown(function, name, shown.replace(parameters=[*shown.parameters.values()][1:]))
-
-
-def _shown(function: Any, name: str, signature: inspect.Signature) -> Any:
-    """What help() and errors show of a function."""
-    function.__name__ = function.__qualname__ = name
-    function.__signature__ = signature
-    return function
+    return signed(function, name, shown.replace(parameters=[*shown.parameters.values()][1:]))
 
 
 def is_initialized() -> bool:

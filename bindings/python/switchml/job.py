@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec
 
 from . import _library as c
 from ._buffer import Array, Buffer, buffer_of, empty_like
@@ -31,8 +32,33 @@ from ._untraced import untraced
 from ._wait import in_thread_of_c, interruptible
 from .errors import ClosedError, brief
 
-A = TypeVar("A", bound=Array)
 P = ParamSpec("P")
+
+
+def _awaited(begin: Callable[Concatenate[Any, P], Request]) -> Callable[Concatenate[Any, P], Any]:
+    """The method that begins a call, and waits for its result. No other thread can wait for it: an
+    interrupt ends the job."""
+    name = begin.__name__
+
+    @brief
+    def call(self: Job, *arguments: P.args, **named: P.kwargs) -> Any:
+        try:
+            # By its name: untraced() may have replaced it.
+            return getattr(self, name)(*arguments, **named).wait()
+        except KeyboardInterrupt:
+            self.abort("interrupted (KeyboardInterrupt)")
+            raise
+
+    call.__doc__ = begin.__doc__
+    shown = inspect.signature(begin).replace(return_annotation="Any")
+    return signed(call, name.removesuffix("_async"), shown)
+
+
+def signed(function: Any, name: str, signature: inspect.Signature) -> Any:
+    """What help() and errors show of a function."""
+    function.__name__ = function.__qualname__ = name
+    function.__signature__ = signature
+    return function
 
 
 class Job:
@@ -149,6 +175,25 @@ class Job:
         self._begin(request, 0, name, arguments, wire=wire, title=title, residual=address)
         return request
 
+    def _combine(
+        self,
+        name: str,
+        send: Buffer,
+        recv: Buffer | None,
+        count: int,
+        result: Any,
+        op: Op,
+        wire: Wire | None,
+        residual: Array | None,
+        *root: int,
+    ) -> Request:
+        """Make a call of C that combines elements. `recv`: None on a rank that gets none."""
+        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
+        address = None if recv is None else recv.address
+        arguments = (send.address, address, count, send.number_type(), number, *root)
+        fed = kept(send.type_name, send.count, op, residual)
+        return self._submit(name, arguments, (send, recv), result, on_wire, residual=fed)
+
     def _begin(
         self,
         request: Request,
@@ -177,15 +222,6 @@ class Job:
                 under_way.discard(request)
             raise
 
-    @brief
-    def _complete(self, begin: Callable[P, Request], *arguments: P.args, **named: P.kwargs) -> Any:
-        """Make a call that no other thread can wait for. An interrupt ends the job."""
-        try:
-            return begin(*arguments, **named).wait()
-        except KeyboardInterrupt:
-            self.abort("interrupted (KeyboardInterrupt)")
-            raise
-
     def allreduce_async(
         self,
         array: Array,
@@ -195,24 +231,6 @@ class Job:
         wire: Wire | None = None,
         residual: Array | None = None,
     ) -> Request:
-        """Begin an allreduce(). Takes its arguments, and returns a Request for its result."""
-        send = buffer_of(array)
-        kind = send.number_type()
-        recv, out = _like(send, array, out)
-        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
-        arguments = (send.address, recv.address, send.count, kind, number)
-        fed = kept(send.type_name, send.count, op, residual)
-        return self._submit("sml_allreduce", arguments, (send, recv), out, on_wire, residual=fed)
-
-    def allreduce(
-        self,
-        array: Array,
-        out: Array | None = None,
-        *,
-        op: Op = "sum",
-        wire: Wire | None = None,
-        residual: Array | None = None,
-    ) -> Any:
         """Combine the arrays of all ranks, element by element. All ranks get the same bits.
 
         Args:
@@ -229,7 +247,7 @@ class Job:
                 float16 and bfloat16. The default wire is "gradient" then.
 
         Returns:
-            out.
+            out. allreduce_async() returns a Request for it, as all calls that end so do.
 
         Raises:
             TypeError: not an array, or an array of an unsupported type.
@@ -238,7 +256,11 @@ class Job:
             RankDiedError, SwitchDiedError, TimedOutError, AbortedError,
             ClosedError: the job is over.
         """
-        return self._complete(self.allreduce_async, array, out, op=op, wire=wire, residual=residual)
+        send = buffer_of(array)
+        recv, out = _like(send, array, out)
+        return self._combine("sml_allreduce", send, recv, send.count, out, op, wire, residual)
+
+    allreduce = _awaited(allreduce_async)
 
     def reduce_async(
         self,
@@ -250,41 +272,23 @@ class Job:
         wire: Wire | None = None,
         residual: Array | None = None,
     ) -> Request:
-        """Begin a reduce(). Takes its arguments, and returns a Request for its result."""
-        send = buffer_of(array)
-        kind, root = send.number_type(), integer("root", root)
-        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
-        recv, address = None, None
-        if root == self.rank:
-            recv, out = _like(send, array, out)
-            address = recv.address
-        else:
-            out = None
-        arguments = (send.address, address, send.count, kind, number, root)
-        fed = kept(send.type_name, send.count, op, residual)
-        return self._submit("sml_reduce", arguments, (send, recv), out, on_wire, residual=fed)
-
-    def reduce(
-        self,
-        array: Array,
-        root: int = 0,
-        *,
-        out: Array | None = None,
-        op: Op = "sum",
-        wire: Wire | None = None,
-        residual: Array | None = None,
-    ) -> Any:
         """Combine the arrays of all ranks, as allreduce() does, for one of them.
 
         Rank `root` gets the result in `out`, and returns it. Other ranks return None, and do not
         use `out`. Everything else is as in allreduce().
         """
-        return self._complete(
-            self.reduce_async, array, root, out=out, op=op, wire=wire, residual=residual
-        )
+        send, root = buffer_of(array), integer("root", root)
+        recv, out = _like(send, array, out) if root == self.rank else (None, None)
+        return self._combine("sml_reduce", send, recv, send.count, out, op, wire, residual, root)
+
+    reduce = _awaited(reduce_async)
 
     def broadcast_async(self, array: Array, root: int = 0) -> Request:
-        """Begin a broadcast(). Takes its arguments, and returns a Request."""
+        """Copy root's elements into the arrays of all other ranks, and return `array`.
+
+        `array` may have any type of fixed size and any shape; both must be the same on all ranks.
+        Raises the same errors as allreduce().
+        """
         data = buffer_of(array, writable=root != self.rank)
         root = integer("root", root)
         kind, count, title = data.moved(f"broadcast from rank {root}")
@@ -292,16 +296,15 @@ class Job:
             "sml_broadcast", (data.address, count, kind, root), (data,), array, title=title
         )
 
-    def broadcast(self, array: A, root: int = 0) -> A:
-        """Copy root's elements into the arrays of all other ranks, and return `array`.
-
-        `array` may have any type of fixed size and any shape; both must be the same on all ranks.
-        Raises the same errors as allreduce().
-        """
-        return self._complete(self.broadcast_async, array, root)
+    broadcast = _awaited(broadcast_async)
 
     def allgather_async(self, array: Array, out: Array | None = None) -> Request:
-        """Begin an allgather(). Takes its arguments, and returns a Request for its result."""
+        """Collect the arrays of all ranks: row r of the result is rank r's array.
+
+        `array` has the same type (any of fixed size) and shape on all ranks. `out` has
+        `world_size` times as many elements. By default, it is a new array of shape (world_size,
+        *array.shape). Returns out. Raises the same errors as allreduce().
+        """
         send = buffer_of(array)
         if out is None:
             out = empty_like(array, (self.world_size, *send.shape))
@@ -315,14 +318,7 @@ class Job:
         arguments = (send.address, recv.address, count, kind)
         return self._submit("sml_allgather", arguments, (send, recv), out, title=title)
 
-    def allgather(self, array: Array, out: Array | None = None) -> Any:
-        """Collect the arrays of all ranks: row r of the result is rank r's array.
-
-        `array` has the same type (any of fixed size) and shape on all ranks. `out` has
-        `world_size` times as many elements. By default, it is a new array of shape (world_size,
-        *array.shape). Returns out. Raises the same errors as allreduce().
-        """
-        return self._complete(self.allgather_async, array, out)
+    allgather = _awaited(allgather_async)
 
     def reduce_scatter_async(
         self,
@@ -333,9 +329,12 @@ class Job:
         wire: Wire | None = None,
         residual: Array | None = None,
     ) -> Request:
-        """Begin a reduce_scatter(). Takes its arguments, and returns a Request for its result."""
+        """Combine the arrays of all ranks, and keep this rank's part of the result.
+
+        Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
+        is as in allreduce().
+        """
         send = buffer_of(array)
-        kind = send.number_type()
         if not send.shape or send.shape[0] % self.world_size:
             raise ValueError(
                 f"the first dimension of {list(send.shape)} must be a multiple of the "
@@ -349,38 +348,15 @@ class Job:
                 f"out must have {send.count // self.world_size} {send.type_name}, but has "
                 f"{recv.count} {recv.type_name}"
             )
-        number, on_wire = one_of("op", op, OPS), one_of("wire", wire, WIRES)
-        arguments = (send.address, recv.address, recv.count, kind, number)
-        fed = kept(send.type_name, send.count, op, residual)
-        return self._submit(
-            "sml_reduce_scatter", arguments, (send, recv), out, on_wire, residual=fed
-        )
+        return self._combine("sml_reduce_scatter", send, recv, recv.count, out, op, wire, residual)
 
-    def reduce_scatter(
-        self,
-        array: Array,
-        out: Array | None = None,
-        *,
-        op: Op = "sum",
-        wire: Wire | None = None,
-        residual: Array | None = None,
-    ) -> Any:
-        """Combine the arrays of all ranks, and keep this rank's part of the result.
-
-        Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
-        is as in allreduce().
-        """
-        return self._complete(
-            self.reduce_scatter_async, array, out, op=op, wire=wire, residual=residual
-        )
+    reduce_scatter = _awaited(reduce_scatter_async)
 
     def barrier_async(self) -> Request:
-        """Begin a barrier(), and return a Request."""
+        """Return when all ranks have called it. Raises the same errors as allreduce()."""
         return self._submit("sml_barrier", (), (), None)
 
-    def barrier(self) -> None:
-        """Return when all ranks have called it. Raises the same errors as allreduce()."""
-        self._complete(self.barrier_async)
+    barrier = _awaited(barrier_async)
 
     def abort(self, reason: str) -> None:
         """End the job for all ranks. Their calls raise AbortedError with this reason."""
