@@ -7,7 +7,6 @@ never stays in C for long. Other threads may.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import time
@@ -16,8 +15,6 @@ from itertools import starmap
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-
-_libc = ctypes.CDLL(None)
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 5e-3
 SLICE_S = 0.02
@@ -115,16 +112,6 @@ def interruptible(
     if in_vain:
         raise in_vain
     raise errors[0]
-
-
-def in_thread_of_c(function: Any, argument: Any) -> Callable[[], object]:
-    """Call a function of C, which takes a pointer, in a thread that Python does not know: it starts
-    none at its end, since 3.12. Returns what waits for the function's end."""
-    thread = ctypes.c_ulong()
-    if _libc.pthread_create(ctypes.byref(thread), None, function, argument):
-        function(argument)
-        return lambda: None
-    return lambda: _libc.pthread_join(thread, None)
 
 
 def _can_start(thread: threading.Thread) -> bool:

@@ -29,7 +29,7 @@ from ._settings import (
     open_job,
 )
 from ._untraced import untraced
-from ._wait import in_thread_of_c, interruptible
+from ._wait import interruptible
 from .errors import ClosedError, brief
 
 P = ParamSpec("P")
@@ -471,24 +471,11 @@ class Job:
 
     def close(self) -> None:
         """Leave the job, together with all other ranks. Closing twice is allowed."""
-        if context := self._taken():
-            # A failed close has the text of the calls that failed before it.
-            interruptible(lambda: lib.sml_close(context))
-        self._let_go()
-
-    def _close_in_c(self) -> Callable[[], object]:
-        """Begin close(), for a thread that closes jobs of several ranks. Returns what awaits it."""
-        context = self._taken()
-        joined = in_thread_of_c(lib.sml_close, context) if context else lambda: None
-        return lambda: (joined(), self._let_go())
-
-    def _taken(self) -> ctypes.c_void_p | None:
-        """The context, which is this thread's to close."""
         with self._guard:
             context, self._context = self._context, None
-        return context
-
-    def _let_go(self) -> None:
+        if context:
+            # A failed close has the text of the calls that failed before it.
+            interruptible(lambda: lib.sml_close(context))
         under_way.difference_update(self._pending)
 
     def __enter__(self) -> Job:

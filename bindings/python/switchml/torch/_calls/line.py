@@ -15,7 +15,6 @@ follower waits for what works do after their C calls (elsewhere.py).
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -95,8 +94,6 @@ class Line:
         self._timeout = timeout_of_job(timeout)
         self._failed: BaseException | None = None
         self._closed = False
-        self._close_until = 0.0
-        self._leaving: Request | None = None  # the last call
         self._lock = threading.RLock()  # a signal's handler may destroy the group meanwhile
         self._more = threading.Condition(self._lock)
         self._waiting: list[Work] = []
@@ -392,41 +389,16 @@ class Line:
         If another rank still waits for this rank, its call meets the barrier in here. That is a
         mismatch, and both ranks learn that this one has left.
         """
-        if self.begin_to_close(seconds) and self.await_end() and self._job is not None:
-            self._job.close()
-
-    def begin_to_close(self, seconds: float) -> bool:
-        """The part of close() that waits for nothing. True: the caller must go on.
-
-        Who closes lines of several ranks, in one thread, makes each part for all of them.
-        """
         with self._lock:
             if self._closed:
-                return False
+                return
             self._closed = True
             self._more.notify_all()
-            has_ended = not self._is_under_way()
-        self._close_until = time.monotonic() + seconds
-        if has_ended:
-            with contextlib.suppress(SwitchMLError):  # await_end() tries again
-                self._begin_to_leave()
-        return True
+        if self._await_end(time.monotonic() + seconds) and self._job is not None:
+            self._job.close()
 
-    def _begin_to_leave(self) -> Request | None:
-        """Make the last call, which ends when all ranks have left. Again: the same."""
-        if self._job is not None and self._leaving is None:
-            leaving = barrier(self._end_title)
-            request = Request(self._job, [leaving], None)
-            # What a rank that waits says; await_end() ends the job before that.
-            left = self._close_until - time.monotonic()
-            self._job.set_timeout(timeout_of_job(max(left, 0.0) + 1))
-            leaving.begin(self._job, request, 0)
-            self._leaving = request
-        return self._leaving
-
-    def await_end(self) -> bool:
-        """Wait for all ranks. True: the caller must close the job."""
-        deadline = self._close_until
+    def _await_end(self, deadline: float) -> bool:
+        """Wait for all ranks. True: the job can be closed."""
         if not self._end_of(self._starter, deadline) or not self._end_of_awaited(deadline):
             return False
         self._begun.put(None)
@@ -438,9 +410,13 @@ class Line:
         self._callbacks.close(max(0.0, deadline - time.monotonic()))
         if self._job is None:
             return False
+        left = max(0.0, deadline - time.monotonic())
         try:
-            leaving = self._begin_to_leave()
-            if not poll(lambda: _has_ended(leaving), max(0.0, deadline - time.monotonic())):
+            leaving = barrier(self._end_title)
+            request = Request(self._job, [leaving], None)
+            self._job.set_timeout(timeout_of_job(left + 1))  # what a rank that waits says
+            leaving.begin(self._job, request, 0)
+            if not poll(lambda: _has_ended(request), left):
                 self._job.abort(f"this rank has left {self._title}, and others have not")
         except SwitchMLError:
             pass  # the job has failed, and all ranks know it

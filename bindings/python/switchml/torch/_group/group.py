@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -532,33 +532,13 @@ class ProcessGroupSwitchML(Derivation, Lists, Router):
     def leave(self, seconds: float, trouble: BaseException | None = None) -> None:
         """Wait for the other ranks, at most this long."""
         trouble = trouble or sys.exc_info()[1]
-        self._end_calls(trouble)
-        self._line.close(seconds)
-        self._tell_end(trouble)
-
-    def leaving(self, seconds: float, trouble: BaseException | None) -> Iterator[None]:
-        """leave() in steps, for a thread that leaves several groups and makes each step for all of
-        them, because their ranks wait for each other."""
-        self._end_calls(trouble)
-        if self._line.begin_to_close(seconds):
-            yield
-            job = self._line.job if self._line.await_end() else None
-            joined = None if job is None else job._close_in_c()
-            yield
-            if joined is not None:
-                joined()
-        self._tell_end(trouble)
-
-    def _end_calls(self, trouble: BaseException | None) -> None:
-        """Of other ranks, too, if there is trouble."""
         if trouble is not None:
             # The others may wait in a call that this rank will not make.
             text = f"rank {self.rank()}: {type(trouble).__name__}: {trouble}"
             self._line.abort(text[:400])
             if not self.has_job:
                 self._tell_gone(trouble)  # also ends this rank's own attempt to join
-
-    def _tell_end(self, trouble: BaseException | None) -> None:
+        self._line.close(seconds)
         lines.end(self._usage, self.summary())
         if not self.has_job:
             self._tell_gone(trouble)

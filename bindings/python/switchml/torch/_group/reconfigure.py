@@ -25,7 +25,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -175,9 +175,6 @@ class Unset:
     def abort(self, reason: str) -> None:
         pass
 
-    def begin_to_close(self, seconds: float) -> bool:
-        return False
-
     def close(self, seconds: float) -> None:
         pass
 
@@ -296,12 +293,5 @@ class Reconfigurable:
 
     def leave(self: Any, seconds: float, trouble: BaseException | None = None) -> None:
         super().leave(seconds, trouble)
-        self._await_retiring(seconds)
-
-    def leaving(self: Any, seconds: float, trouble: BaseException | None) -> Iterator[None]:
-        yield from super().leaving(seconds, trouble)
-        self._await_retiring(seconds)
-
-    def _await_retiring(self: Any, seconds: float) -> None:
         for thread in self._retiring:
             thread.join(seconds)

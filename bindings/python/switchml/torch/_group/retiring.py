@@ -74,17 +74,15 @@ def _try_to_begin(run: Callable[[], None]) -> threading.Thread | None:
 
 def leave_all(groups: Sequence[Any], seconds: float, trouble: BaseException | None) -> None:
     """Leave groups at the end of the program: at once, because their ranks may be threads of this
-    process. Where no thread can be started any more, this one makes their steps in turns."""
-    threads, here = [], []
+    process. Where no thread can be started any more, this one leaves them one after the other."""
+    threads = []
     for group in groups:
-        thread = _try_to_begin(functools.partial(group.leave, seconds, trouble))
+        leave = functools.partial(group.leave, seconds, trouble)
         # Not while an exception is handled: a group would take it for the program's.
-        if thread is None:
-            here.append(group.leaving(seconds, trouble))
+        if (thread := _try_to_begin(leave)) is None:
+            leave()
         else:
             threads.append(thread)
-    while here:
-        here = [leaving for leaving in here if next(leaving, here) is not here]
     for thread in threads:
         thread.join()
 
