@@ -22,7 +22,6 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 import secrets
 import threading
 from collections.abc import Iterable, Sequence
@@ -39,7 +38,8 @@ from .._calls.work import Work
 from .._joining.address import address_for_others, host_identity, loopback
 from .._joining.job_name import label_of_members
 from .._joining.meeting import Meeting
-from .._joining.rendezvous import kept_port, ports_of
+from .._joining.rendezvous import kept_port
+from .._joining.terms import chosen
 from .retiring import retire
 
 _PREFIX = "switchml:"
@@ -189,7 +189,7 @@ class Reconfigurable:
     ) -> None:
         """Begin without other ranks. `store` only says where others reach this host."""
         self._retiring: list[threading.Thread] = []  # each ends soon, whatever the old ranks do
-        self._membership = Membership(store, ports_of(self._settings))
+        self._membership = Membership(store, chosen(self._settings, "ports"))
         self._unset(0)
 
     def _unset(self: Any, calls: int) -> None:
@@ -263,7 +263,7 @@ class Reconfigurable:
         self._retiring.append(retire(self._line, self._others, why))
         self._unset(self._line.n_put)
         self._abort_hooks.arm()
-        if self._settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT"):
+        if chosen(self._settings, "master_port"):
             for thread in self._retiring:
                 thread.join()  # the next job listens at the same port
 

@@ -27,21 +27,13 @@ from ..._untraced import Untraced
 from .._calls.tensors import DEVICE_TYPES, dense, on_dense
 from .._joining.address import address_along, interface_of, loopback
 from .._joining.meeting import Meeting
-from .gateway import IS_DISPATCHED, Gateway, unsent
+from .._joining.terms import chosen
+from .gateway import COLLECTIVES, IS_DISPATCHED, Gateway, unsent
 from .retiring import discard
 
 log = logging.getLogger("switchml.torch")
 
 _CPU = torch.device("cpu")
-_OLDER_NAMES = {
-    "all_gather_single": "_allgather_base",
-    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
-    "reduce_scatter_single": "_reduce_scatter_base",
-    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
-    "all_to_all_single": "alltoall_base",
-}
-
-
 # Of the groups that are there. A device has a thread, and three descriptors and a socket.
 _devices: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
@@ -67,17 +59,13 @@ def _device(**where: str) -> Any:
 def _listens_at(meeting: Meeting, settings: Mapping[str, Any]) -> dict[str, str]:
     """By itself, Gloo takes the address of the host's name, and that is 127.0.1.1 where Debian's
     installer has written /etc/hosts. Empty: let it."""
-
-    def chosen(name: str) -> str:
-        return str(settings.get(name) or "")
-
-    interface = interface_of(chosen("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", ""))
+    wanted = settings.get("interface") or os.environ.get("SWITCHML_SOCKET_IFNAME", "")
+    interface = interface_of(wanted)
     if meeting.on_one_host:
         return {"hostname": loopback()}
     if interface:
         return {"interface": interface}
-    switch = chosen("switch") or os.environ.get("SWITCHML_SWITCH", "")
-    address = address_along(meeting.way, switch)
+    address = address_along(meeting.way, chosen(settings, "switch"))
     return {"hostname": address} if address else {}
 
 
@@ -307,4 +295,4 @@ class Router(ProcessGroup, Untraced):
 
     def _method(self, name: str) -> Any:
         """Of the other backends, also under the name that PyTorch had for it before 2.13."""
-        return getattr(self._others, name, None) or getattr(self._others, _OLDER_NAMES[name])
+        return getattr(self._others, name, None) or getattr(self._others, COLLECTIVES[name][0])

@@ -40,12 +40,7 @@ def host_of_store(store: dist.Store) -> str | None:
 
 def address_for_others(store: dist.Store) -> str:
     """An address of this host for ranks of other hosts, of which nothing is known yet."""
-    for master in (host_of_store(store), os.environ.get("MASTER_ADDR")):
-        if master and not is_loopback(master):
-            address = _address_towards(master)
-            if address is not None:
-                return master if is_loopback(address) else address
-    return _any_address()
+    return _address_for(host_of_store(store), os.environ.get("MASTER_ADDR"))
 
 
 def ways_to(store: dist.Store) -> list[str]:
@@ -100,13 +95,7 @@ def own_address(hosts: Sequence[str], stores: Sequence[str | None]) -> str:
     if given and os.environ.get("RANK") == "0":
         return given
     theirs = [s for h, s in zip(hosts, stores, strict=True) if s and h != hosts[0]]
-    for master in [*theirs, os.environ.get("MASTER_ADDR", "")]:
-        if master and not is_loopback(master):
-            address = _address_towards(master)
-            if address is not None:
-                # On the master itself, its name may resolve to the loopback: others know the name.
-                return master if is_loopback(address) else address
-    return _any_address()
+    return _address_for(*theirs, os.environ.get("MASTER_ADDR"))
 
 
 def loopback() -> str:
@@ -134,8 +123,15 @@ def _can_bind(address: str) -> bool:
         return False
 
 
-def _any_address() -> str:
-    """No other rank knows an address: that of this host's name, or of the default route."""
+def _address_for(*masters: str | None) -> str:
+    """This host's address on the way to the first of the masters to which there is one. Without
+    any, no other rank knows an address: that of this host's name, or of the default route."""
+    for master in masters:
+        if master and not is_loopback(master):
+            address = _address_towards(master)
+            if address is not None:
+                # On the master itself, its name may resolve to the loopback: others know the name.
+                return master if is_loopback(address) else address
     name = socket.gethostname()
     candidates: Iterable[str | None] = (_address_towards(name), _address_towards(_ANYWHERE))
     return next((a for a in candidates if a and not is_loopback(a)), name)

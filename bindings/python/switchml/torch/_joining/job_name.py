@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .meeting import Meeting
-from .terms import ranks_text
+from .terms import chosen, ranks_text
 
 _MOST_BYTES = 127  # of a job's name: SML_MAX_JOB_NAME
 _LABEL_BYTES = 48
@@ -43,7 +43,7 @@ _run: str | None = None
 
 def draw(meeting: Meeting, settings: Mapping[str, Any], label: str) -> tuple[str, str, int]:
     """On the group's rank 0: for take() on all ranks. `label`: "" for the default group."""
-    named = chosen(settings)
+    named = chosen(settings, "job")
     run = named or _run or _of_torchrun(meeting, label) or _of_script()
     ending = f"{_restart()}{label}"
     if ending:
@@ -80,11 +80,6 @@ def label_of_members(uuid: int, place: int | None = None) -> str:
     """How the name of a group's job ends after reconfigure(). `place`: that of its ranks in their
     replicas, where each replica has several ranks, and so a group for each."""
     return f"{_MEMBERS}{uuid}" if place is None else f"{_MEMBERS}{uuid}.rank-{place}"
-
-
-def chosen(settings: Mapping[str, Any]) -> str:
-    """What the user has called the job; "": nothing."""
-    return str(settings.get("job") or os.environ.get("SWITCHML_JOB") or "")
 
 
 def _cut(text: str, n: int) -> str:

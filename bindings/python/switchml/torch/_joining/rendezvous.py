@@ -17,7 +17,6 @@ import contextlib
 import errno
 import json
 import math
-import os
 import secrets
 import socket
 import threading
@@ -36,6 +35,7 @@ from . import job_name
 from .address import own_address
 from .meeting import Meeting
 from .peers import remember
+from .terms import chosen
 
 _REASON_S = 1.0  # within which a rank 0 that listens no longer says why, if it can
 _KNOWN = "known"  # in the store, for a key that all ranks have without it
@@ -86,8 +86,7 @@ def _join(
         drawn = json.dumps(job_name.draw(meeting, settings, label))
         meeting.ask(lambda: store.set("job", drawn))
     settings["job"] = job_name.take(json.loads(_get(meeting, store, "job", deadline)), label)
-    switch = settings.get("switch") or os.environ.get("SWITCHML_SWITCH")
-    if switch not in (None, "", "embedded") or world_size == 1:
+    if chosen(settings, "switch") not in ("", "embedded") or world_size == 1:
         return Job(**settings)
     settings.update(_job_key(meeting, store, settings, deadline))
     if rank == 0:
@@ -133,22 +132,15 @@ def _job_key(
 
     Rank 0 decides for all ranks, because it knows what its switch will require.
     """
-    chosen = any(
-        settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") for name in _PROOFS
-    )
+    is_chosen = any(chosen(settings, name) for name in _PROOFS)
     if meeting.rank == 0:
-        drawn = not chosen and c.get_info(None)[0].has_tls
+        drawn = not is_chosen and c.get_info(None)[0].has_tls
         secret = _KNOWN if meeting.secret else f"drawn {secrets.token_urlsafe(32)}"
         meeting.ask(lambda: store.set("key", secret if drawn else "none"))
     key = _get(meeting, store, "key", deadline).decode()
-    if key == "none" or chosen:
+    if key == "none" or is_chosen:
         return {}
     return {"job_key": meeting.secret if key == _KNOWN else key.removeprefix("drawn ")}
-
-
-def ports_of(settings: Mapping[str, Any]) -> str:
-    """The ports that this process may open: "FIRST-LAST", or "" for any."""
-    return str(settings.get("ports") or os.environ.get("SWITCHML_PORTS") or "")
 
 
 # ---- rank 0, with the switch ----
@@ -156,8 +148,8 @@ def ports_of(settings: Mapping[str, Any]) -> str:
 
 def _join_and_tell(meeting: Meeting, store: Store, settings: dict[str, Any]) -> Job:
     address = settings.get("master_address") or own_address(meeting.hosts, meeting.stores)
-    given = settings.get("master_port") or os.environ.get("SWITCHML_MASTER_PORT")
-    with kept_port(ports_of(settings)) if not given else contextlib.nullcontext(int(given)) as port:
+    given, ports = chosen(settings, "master_port"), chosen(settings, "ports")
+    with contextlib.nullcontext(int(given)) if given else kept_port(ports) as port:
         place = {"master_address": address, "master_port": port}
         # At a port that was given, an earlier group may still listen, and close it before this one.
         there = json.dumps({**place, "master_listens": not given})

@@ -23,6 +23,11 @@ Terms = dict[str, tuple[str, str]]
 _CERTIFICATES = ("tls_certificate", "tls_key", "tls_authority")
 
 
+def chosen(settings: Mapping[str, Any], name: str) -> str:
+    """What the user has set, as an option of the group or in the environment; "": nothing."""
+    return str(settings.get(name) or os.environ.get(f"SWITCHML_{name.upper()}") or "")
+
+
 def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
     """This rank's terms: those of the group's options, or else of the environment."""
     config = c.config_from_environment()
@@ -36,7 +41,7 @@ def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
     switch = text("switch", "switch_address")
     return {
         "SWITCHML_SWITCH": (_kind_of_switch(switch), switch or "none"),
-        "SWITCHML_JOB": _shown(str(settings.get("job") or os.environ.get("SWITCHML_JOB", ""))),
+        "SWITCHML_JOB": _shown(chosen(settings, "job")),
         "SWITCHML_WIRE": _shown(_name_of_wire(WIRES[wire] if wire else config.wire)),
         "SWITCHML_SLOTS": _shown(str(settings.get("slots") or config.slots or "")),
         "SWITCHML_JOB_KEY_FILE": _key(
@@ -45,12 +50,8 @@ def terms_of(settings: Mapping[str, Any], number: str) -> Terms:
         "SWITCHML_TLS_CERTIFICATE": _shown(
             "certificates" if any(text(name, name) for name in _CERTIFICATES) else ""
         ),
-        "SWITCHML_LIBRARY (the library's version)": _shown(_version()),
+        "SWITCHML_LIBRARY (the library's version)": _shown(c.lib.sml_version().decode()),
     }
-
-
-def _version() -> str:
-    return c.lib.sml_version().decode()
 
 
 def _shown(text: str) -> tuple[str, str]:
