@@ -17,7 +17,6 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -110,19 +109,9 @@ class Gateway(_Backend):
     def getBackendName(self) -> str:
         return "switchml"
 
-    def set_timeout(self, timeout: timedelta) -> None:
-        self.group.set_timeout(timeout)
-
     @property
     def supports_reconfigure(self) -> bool:
         return bool(self.group.supports_reconfigure)
-
-    def get_reconfigure_handle(self) -> str:
-        handle: str = self.group.get_reconfigure_handle()
-        return handle
-
-    def reconfigure(self, opts: Any) -> Any:
-        return self.group.reconfigure(opts)
 
     def get_error(self) -> Any:
         """Why the group's calls fail, as PyTorch knows it."""
@@ -133,18 +122,6 @@ class Gateway(_Backend):
 
     def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
         self.group.monitored_barrier(getattr(opts, "timeout", opts), wait_all_ranks)
-
-    def registerAbortHook(self, hook_id: int, hook: Callable[[], None]) -> None:
-        self.group.register_abort_hook(hook_id, hook)
-
-    def unregisterAbortHook(self, hook_id: int) -> None:
-        self.group.unregister_abort_hook(hook_id)
-
-    register_abort_hook, unregister_abort_hook = registerAbortHook, unregisterAbortHook
-
-    def _get_sequence_number_for_group(self) -> int:
-        number: int = self.group._get_sequence_number_for_group()
-        return number
 
     def _set_sequence_number_for_group(self) -> None:
         """It is 0 on every rank when the group begins."""
@@ -157,6 +134,25 @@ class Gateway(_Backend):
 
     def shutdown(self) -> None:
         pass
+
+
+def _of_the_group(name: str) -> Callable[..., Any]:
+    def call(self: Gateway, *arguments: Any) -> Any:
+        return getattr(self.group, name)(*arguments)
+
+    return call
+
+
+for _name, *_more in (
+    ("set_timeout",),
+    ("get_reconfigure_handle",),
+    ("reconfigure",),
+    ("register_abort_hook", "registerAbortHook"),
+    ("unregister_abort_hook", "unregisterAbortHook"),
+    ("_get_sequence_number_for_group",),
+):
+    for _alias in (_name, *_more):
+        setattr(Gateway, _alias, _of_the_group(_name))
 
 
 def _forwarded(name: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import torch
 from torch._C._distributed_c10d import AllgatherOptions
 
 from .._calls.tensors import copy_to, dense, describe, normal, tensors_in, writable
-from .._calls.work import Call, all_gather, broadcast
+from .._calls.work import all_gather, broadcast
 
 # Of the parts of all ranks. On one host with two cores and four ranks, this is about where
 # broadcasts overtake the all-gather.
@@ -36,10 +36,18 @@ class Lists:
         if not self._has_parts(outputs, inputs):
             what = describe(tensors_in(inputs))
             return self._instead("allgather", what, inputs[:1])(outputs, inputs, opts)
-        if self._bytes_of_all(inputs[0]) > LIMIT_BYTES:
-            return self._broadcast_each(outputs[0], inputs[0], opts)
-        whole, call = self._all_gathered(inputs[0])
-        return self._copy_parts("all_gather", [call], outputs[0], whole, opts)
+        (outputs,), (own,) = outputs, inputs
+        if self.size() * own.numel() * own.element_size() > LIMIT_BYTES:
+            return self._broadcast_each(outputs, own, opts)
+        (send,), _ = dense([own])
+        whole = own.new_empty((self.size(), *own.shape))
+        targets = [writable(output) for output in outputs]
+
+        def finish() -> None:
+            for target, part in zip(targets, whole, strict=True):
+                copy_to(target, part)
+
+        return self._run("all_gather", outputs, [all_gather(send, whole, own)], finish, opts)
 
     def _has_parts(self: Any, lists: Any, ones: Any) -> bool:
         """Whether there is one tensor on this rank, and one list of tensors like it."""
@@ -50,9 +58,6 @@ class Lists:
             return False
         return len({(tensor.dtype, tensor.shape) for tensor in tensors}) == 1
 
-    def _bytes_of_all(self: Any, one: torch.Tensor) -> int:
-        return self.size() * one.numel() * one.element_size()
-
     def _broadcast_each(
         self: Any, outputs: Sequence[torch.Tensor], own: torch.Tensor, opts: Any
     ) -> Any:
@@ -61,26 +66,3 @@ class Lists:
         copy_to(flat[rank], own.detach())
         calls = [broadcast(t, root, own if root == rank else None) for root, t in enumerate(flat)]
         return self._run("all_gather", outputs, calls, finish, opts)
-
-    def _all_gathered(self: Any, one: torch.Tensor) -> tuple[torch.Tensor, Call]:
-        """A tensor for the elements of all ranks, and the call that fills it."""
-        (send,), _ = dense([one])
-        whole = one.new_empty((self.size(), *one.shape))
-        return whole, all_gather(send, whole, one)
-
-    def _copy_parts(
-        self: Any,
-        name: str,
-        calls: Sequence[Call],
-        outputs: Sequence[torch.Tensor],
-        whole: torch.Tensor,
-        opts: Any,
-    ) -> Any:
-        """Make the calls, and then copy row r of `whole` to output r."""
-        targets = [writable(output) for output in outputs]
-
-        def finish() -> None:
-            for target, part in zip(targets, whole, strict=False):
-                copy_to(target, part)
-
-        return self._run(name, outputs, calls, finish, opts)
