@@ -9,6 +9,7 @@ import torch.distributed as dist  # noqa: E402
 
 from gloo_calls import BEFORE_2_13, N, on_root, ones  # noqa: E402
 from groups import Groups, stop  # noqa: E402
+from switchml.torch._calls.tensors import _multiply  # noqa: E402
 
 OPS = ("SUM", "AVG", "MAX", "MIN", "PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -171,8 +172,13 @@ def refused_when_destroyed(rank):
     return left
 
 
-def test_a_refused_call_has_multiplied_nothing(pair):
-    assert pair.call(refused_when_destroyed) == [[[3.0] * 4] * 4] * N
+@pytest.mark.parametrize("layout", [torch.strided, torch.sparse_coo])
+def test_a_factor_multiplies_once_though_its_call_was_interrupted(layout):
+    tensor = torch.full((4,), 3.0)
+    tensor, products = tensor.to_sparse() if layout == torch.sparse_coo else tensor, []
+    for _ in range(2):
+        _multiply([tensor], 2.0, products)
+    assert tensor.to_dense().tolist() == [6.0] * 4
 
 
 # ---- tensors without dimensions ----

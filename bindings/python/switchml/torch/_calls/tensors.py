@@ -124,7 +124,7 @@ def as_sum(
         raise NotImplementedError(f"{name}: PREMUL_SUM multiplies floats, not {describe(inputs)}")
     scale = None
     if in_place:
-        scale = functools.cache(functools.partial(_multiply, inputs, factor))
+        scale = functools.partial(_multiply, inputs, factor, [])
     else:
         inputs = [t.detach().mul(factor) for t in inputs]
     sums = type(opts)()
@@ -135,9 +135,13 @@ def as_sum(
     return inputs, sums, scale
 
 
-def _multiply(tensors: Sequence[torch.Tensor], factor: Any) -> None:
-    for tensor in tensors:
-        tensor.detach().mul_(factor)
+def _multiply(tensors: Sequence[torch.Tensor], factor: Any, products: list) -> None:
+    """Again, if the application was interrupted in here: the products are made once."""
+    elements = [(t._values() if t.is_sparse else t).detach() for t in tensors]
+    if not products:
+        stored(products, lambda: [its.mul(factor) for its in elements])
+    for its, product in zip(elements, products[0], strict=True):
+        its.copy_(product)
 
 
 def only_options(name: str, opts: Any, kind: type) -> Any:
