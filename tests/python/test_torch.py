@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed's collectives on the switch, and on Gloo where it has none."""
 
+import gc
+import logging
 import math
 from datetime import timedelta
 from unittest import mock
 
 import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from hypothesis import given, settings  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
-
-from groups import Groups  # noqa: E402
+import switchml.torch
+from collectives import CALLS
+from ranks import each_rank_of
 
 N = 3
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -127,10 +130,9 @@ def doubles_of(rank):
     return sizes * signs
 
 
-def sum_doubles(rank):
+@each_rank_of("groups")
+def test_sums_of_doubles_are_the_exact_sums_rounded_once(rank):
     """As they are, coalesced, and scattered; their mean by the hook, with 16 bits and whole."""
-    import switchml.torch
-
     tensor, again, whole = (doubles_of(rank) for _ in range(3))
     dist.all_reduce(tensor)
     dist.all_reduce_coalesced([again])
@@ -141,50 +143,39 @@ def sum_doubles(rank):
         state = switchml.torch.HookState(wire="int16", error_feedback=feedback)
         bucket = mock.Mock(**{"buffer.return_value": buffer})
         switchml.torch.allreduce_hook(state, bucket).wait()
-    return tensor, again, part, rough, kept
-
-
-def test_sums_of_doubles_are_the_exact_sums_rounded_once(groups):
     inputs = [doubles_of(rank).tolist() for rank in range(N)]
     sums = [math.fsum(column) for column in zip(*inputs, strict=True)]
     exact = torch.tensor(sums, dtype=torch.float64)
-    for rank, (summed, coalesced, part, rough, kept) in enumerate(groups.call(sum_doubles)):
-        assert summed.tolist() == exact.tolist()
-        assert coalesced.tolist() == exact.tolist()
-        each = part.numel()
-        assert part.tolist() == exact[rank * each : (rank + 1) * each].tolist()
-        # |x| <= 2^10, and 15 - 2 bits; error feedback has none for doubles, and they lose nothing.
-        assert 0 < (rough - exact / N).abs().max() <= 2.0 ** (11 - 13)
-        assert (kept - exact / N).abs().max() <= 2.0**-42
+    assert tensor.tolist() == exact.tolist()
+    assert again.tolist() == exact.tolist()
+    each = part.numel()
+    assert part.tolist() == exact[rank * each : (rank + 1) * each].tolist()
+    # |x| <= 2^10, and 15 - 2 bits; error feedback has none for doubles, and they lose nothing.
+    assert 0 < (rough - exact / N).abs().max() <= 2.0 ** (11 - 13)
+    assert (kept - exact / N).abs().max() <= 2.0**-42
 
 
-def integers(rank):
+@each_rank_of("groups")
+def test_integers_are_exact_in_their_own_width(rank):
     """Of every type, coalesced; then sums that wrap around, a mean toward zero, and extremes."""
-    found = {}
     for dtype in INTEGERS:
         tensors = [torch.full((count,), 100 - 90 * rank).to(dtype) for count in (1, 3, 5000)]
         dist.all_reduce_coalesced(tensors)
-        found[dtype] = [t.unique().tolist() for t in tensors]
-    wide = torch.tensor([2**62, -(2**62), -(2**63) + rank, -5])
-    for op in OPS:
-        found[op] = wide.clone()
-        dist.all_reduce(found[op], getattr(dist.ReduceOp, op))
-        found[op] = found[op].tolist()
-    return found
-
-
-def test_integers_are_exact_in_their_own_width(groups):
-    for found in groups.call(integers):
         # 100 + 10 - 80; of bool: whether any is not 0
-        for dtype in INTEGERS:
-            assert found[dtype] == [[30 if dtype is not torch.bool else True]] * 3
-        assert found["SUM"] == [-(2**62), 2**62, -(2**63) + 3, -15]
-        assert found["AVG"] == [-(2**62) // 3 + 1, 2**62 // 3, (-(2**63) + 3) // 3 + 1, -5]
-        assert found["MAX"] == [2**62, -(2**62), -(2**63) + 2, -5]
-        assert found["MIN"] == [2**62, -(2**62), -(2**63), -5]
+        assert [t.unique().tolist() for t in tensors] == [[30 if dtype != torch.bool else True]] * 3
+    for op, expected in {
+        "SUM": [-(2**62), 2**62, -(2**63) + 3, -15],
+        "AVG": [-(2**62) // 3 + 1, 2**62 // 3, (-(2**63) + 3) // 3 + 1, -5],
+        "MAX": [2**62, -(2**62), -(2**63) + 2, -5],
+        "MIN": [2**62, -(2**62), -(2**63), -5],
+    }.items():
+        wide = torch.tensor([2**62, -(2**62), -(2**63) + rank, -5])
+        dist.all_reduce(wide, getattr(dist.ReduceOp, op))
+        assert wide.tolist() == expected
 
 
-def odd_ones(rank):
+@each_rank_of("groups")
+def test_what_the_switch_does_not_add_is_added_all_the_same(rank):
     """Bool, complex, sparse, zero elements, another op: none is lost on the way."""
     found = []
     for tensor, op in [
@@ -200,32 +191,24 @@ def odd_ones(rank):
         found.append(tensor)
     sparse = torch.sparse_coo_tensor([[rank]], [1.0], (N,))
     dist.all_reduce(sparse)
-    return [*found, sparse.to_dense()]
+    boolean, complex_, product, bits, xor, small, infinite = found
+    assert boolean.tolist() == [True, False]
+    assert complex_.tolist() == [3 + 3j] * 3
+    assert product.tolist() == [6.0] * 3
+    assert bits.tolist() == [7] * 3
+    assert xor.tolist() == [3 ^ 6 ^ 12] * 3
+    assert small.tolist() == [6] * 3
+    assert infinite[0] == math.inf
+    assert sparse.to_dense().tolist() == [1.0] * N
 
 
-def test_what_the_switch_does_not_add_is_added_all_the_same(groups):
-    for boolean, complex_, product, bits, xor, small, infinite, sparse in groups.call(odd_ones):
-        assert boolean.tolist() == [True, False]
-        assert complex_.tolist() == [3 + 3j] * 3
-        assert product.tolist() == [6.0] * 3
-        assert bits.tolist() == [7] * 3
-        assert xor.tolist() == [3 ^ 6 ^ 12] * 3
-        assert small.tolist() == [6] * 3
-        assert infinite[0] == math.inf
-        assert sparse.tolist() == [1.0] * N
-
-
-def not_finite(rank):
+@each_rank_of("groups")
+def test_an_infinity_anywhere_is_no_number_everywhere(rank):
     tensor = torch.ones(10_000)
     tensor[5_000] = [math.nan, math.inf, 1.0][rank]
     dist.all_reduce(tensor)
-    return tensor
-
-
-def test_an_infinity_anywhere_is_no_number_everywhere(groups):
-    for result in groups.call(not_finite):
-        assert math.isnan(result[5_000])
-        assert result[0] == N
+    assert math.isnan(tensor[5_000])
+    assert tensor[0] == N
 
 
 # ---- the others ----
@@ -272,61 +255,21 @@ def broadcast(rank, given, root):
     return tensor
 
 
-def every_other(rank):
-    """Each collective that PyTorch has, once."""
-    mine = torch.arange(4.0) + 10 * rank
-    gathered = [torch.zeros(4) for _ in range(N)]
-    dist.all_gather(gathered, mine)
-    single = torch.zeros(4 * N)
-    dist.all_gather_into_tensor(single, mine)
-    wide = torch.arange(2.0 * N) * (rank + 1)
-    part, part_of_list = torch.zeros(2), torch.zeros(2)
-    dist.reduce_scatter_tensor(part, wide)
-    dist.reduce_scatter(part_of_list, list(wide.split(2)))
-    reduced = mine.clone()
-    dist.reduce(reduced, 1)
-    to_root = [torch.zeros(4) for _ in range(N)] if rank == 0 else None
-    dist.gather(mine, to_root, 0)
-    from_root = torch.zeros(4)
-    dist.scatter(from_root, [torch.full((4,), float(r)) for r in range(N)] if rank == 0 else None)
-    swapped = torch.zeros(N)
-    dist.all_to_all_single(swapped, torch.arange(float(N)) + 10 * rank)
-    token = torch.tensor([float(rank)])
-    if rank == 0:
-        dist.send(token, 1)
-    elif rank == 1:
-        dist.recv(token, 0)
-    objects = [None] * N
-    dist.all_gather_object(objects, {"rank": rank})
-    one = [rank]
-    dist.broadcast_object_list(one, 2)
-    dist.barrier()
-    dist.monitored_barrier(timeout=timedelta(seconds=20))
-    return {
-        "all_gather": torch.stack(gathered),
-        "all_gather_into_tensor": single,
-        "reduce_scatter_tensor": part,
-        "reduce_scatter": part_of_list,
-        "reduce": reduced if rank == 1 else None,
-        "gather": torch.stack(to_root) if to_root else None,
-        "scatter": from_root,
-        "all_to_all": swapped,
-        "recv": token,
-        "objects": objects,
-        "one": one,
-    }
+def every_collective(rank):
+    found = {}
+    for name, call in CALLS.items():
+        parts = [torch.arange(4.0) + 10 * rank + r for r in range(N)]
+        results = call(torch.arange(4.0) + 10 * rank, parts, torch.cat(parts))
+        found[name] = [tensor.tolist() for tensor in results]
+    return found
 
 
-def test_every_collective_gives_what_gloo_gives(groups):
-    with Groups(N, "gloo") as gloo:
-        expected = gloo.call(every_other)
-    for rank, (result, wanted) in enumerate(zip(groups.call(every_other), expected, strict=True)):
-        for name, value in result.items():
-            same = torch.equal if isinstance(value, torch.Tensor) else lambda a, b: a == b
-            assert same(value, wanted[name]), f"{name} on rank {rank}"
+def test_every_collective_gives_what_gloo_gives(groups, gloo):
+    assert groups.call(every_collective) == gloo.call(every_collective)
 
 
-def coalesced(rank):
+@each_rank_of("groups")
+def test_coalesced_calls_are_as_single_ones(rank):
     tensors = [torch.full((n,), rank + 1.0) for n in (1, 1000, 0, 70_000)]
     with dist._coalescing_manager() as manager:
         for tensor in tensors:
@@ -336,36 +279,24 @@ def coalesced(rank):
     dist.group.WORLD.allgather_into_tensor_coalesced(
         outputs, [torch.full((n,), float(rank)) for n in (1, 5)]
     ).wait()
-    return [t.unique().tolist() for t in tensors], outputs[1].tolist()
+    assert [t.unique().tolist() for t in tensors] == [[6.0], [6.0], [], [6.0]]
+    assert outputs[1].tolist() == [float(r) for r in range(N) for _ in range(5)]
 
 
-def test_coalesced_calls_are_as_single_ones(groups):
-    for values, gathered in groups.call(coalesced):
-        assert values == [[6.0], [6.0], [], [6.0]]
-        assert gathered == [float(r) for r in range(N) for _ in range(5)]
-
-
-def functional(rank):
-    import torch.distributed._functional_collectives as funcol
-
+@each_rank_of("groups")
+def test_functional_collectives_work(rank):
     summed = funcol.all_reduce(torch.full((5,), rank + 1.0), "sum", dist.group.WORLD)
     gathered = funcol.all_gather_tensor(torch.tensor([float(rank)]), 0, dist.group.WORLD)
-    return (summed + 0).tolist(), (gathered + 0).tolist()
-
-
-def test_functional_collectives_work(groups):
-    for summed, gathered in groups.call(functional):
-        assert summed == [6.0] * 5
-        assert gathered == [0.0, 1.0, 2.0]
+    assert (summed + 0).tolist() == [6.0] * 5
+    assert (gathered + 0).tolist() == [0.0, 1.0, 2.0]
 
 
 # ---- works and futures ----
 
 
-def dropped(rank):
+@each_rank_of("groups")
+def test_a_work_that_nobody_holds_ends(rank):
     """Nobody holds the works; their futures, and the sums, come all the same."""
-    import gc
-
     tensors = [torch.full((50_000,), float(rank)) for _ in range(20)]
     futures = [dist.all_reduce(t, async_op=True).get_future() for t in tensors[:10]]
     for tensor in tensors[10:]:
@@ -375,41 +306,31 @@ def dropped(rank):
     chained = futures[3].then(lambda f: seen.append(f.value()[0][0].item()) or f.value()[0] * 2)
     values = [f.wait()[0][0].item() for f in futures]
     dist.barrier()
-    return values, seen, chained.wait()[0].item(), [t[0].item() for t in tensors[10:]]
+    assert seen == [3.0]
+    assert chained.wait()[0].item() == 6.0
+    assert values == [t[0].item() for t in tensors[10:]] == [3.0] * 10
 
 
-def test_a_work_that_nobody_holds_ends(groups):
-    for values, seen, twice, rest in groups.call(dropped):
-        assert values == [3.0] * 10
-        assert seen == [3.0]
-        assert twice == 6.0
-        assert rest == [3.0] * 10
-
-
-def late_rank(rank):
+@each_rank_of("groups")
+def test_a_wait_that_timed_out_can_be_made_again(rank):
     """wait() with a time of its own only stops waiting: rank 0 comes when all others have."""
     tensor = torch.ones(3)
     store = dist.distributed_c10d._get_default_store()
     if rank == 0:
         store.wait([f"late_rank/{r}" for r in range(1, N)])
         dist.all_reduce(tensor)
-        return None
+        return
     work = dist.all_reduce(tensor, async_op=True)
     with pytest.raises(TimeoutError):
         work.wait(timedelta(seconds=0.2))
     assert not work.is_completed()
     store.set(f"late_rank/{rank}", "")
     work.wait()
-    return tensor[0].item()
+    assert tensor[0].item() == N
 
 
-def test_a_wait_that_timed_out_can_be_made_again(groups):
-    assert groups.call(late_rank)[1:] == [N] * (N - 1)
-
-
-def logged(rank):
-    import logging
-
+@each_rank_of("groups")
+def test_the_log_says_once_what_runs_on_gloo(rank):
     records = []
 
     class Collect(logging.Handler):
@@ -426,11 +347,6 @@ def logged(rank):
             dist.all_reduce(torch.ones(3, dtype=dtype), group=group)
         dist.reduce(torch.ones(1), 0, dist.ReduceOp.PRODUCT, group=group)
     dist.destroy_process_group(group)
-    return records
-
-
-def test_the_log_says_once_what_runs_on_gloo(groups):
-    for records in groups.call(logged):
-        assert len(records) == 2, records
-        assert "allreduce of int64, BAND" in records[0]
-        assert "reduce of float32, PRODUCT" in records[1]
+    assert len(records) == 2, records
+    assert "allreduce of int64, BAND" in records[0]
+    assert "reduce of float32, PRODUCT" in records[1]

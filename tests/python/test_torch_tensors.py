@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.masked import masked_tensor
 from torch.utils._pytree import tree_map_only
 
+import collectives
 import switchml
 from ranks import each_rank_of
 
@@ -24,91 +25,63 @@ N = 2
 WORDS = (TypeError, ValueError, NotImplementedError, RuntimeError, AssertionError)
 
 
-def calls():
-    """The collectives: each gets the tensor that it sends, and one that it writes, twice as long
-    or as long. It returns the tensor with the result, which it has waited for."""
+def reduce_scatter_tensor(tensor, parts, whole):
+    dist.reduce_scatter_tensor(whole[: tensor.shape[0] // N], tensor)
+    return [whole]
 
-    def in_place(call):
-        def run(tensor, out):
-            call(tensor)
-            return tensor
 
-        return run
+def all_to_all_single(tensor, parts, whole):
+    dist.all_to_all_single(whole[: tensor.shape[0]], tensor)
+    return [whole]
 
-    def at_root(call):
-        def run(tensor, out):
-            call(tensor)
-            return tensor if dist.get_rank() == 1 else torch.zeros(1)
 
-        return run
-
-    def into(call):
-        def run(tensor, out):
-            call(out, tensor)
-            return out
-
-        return run
-
-    def reduce_scatter(out, tensor):
-        dist.reduce_scatter_tensor(out[: tensor.shape[0] // N], tensor)
-
-    def gathered(call):
-        def run(tensor, out):
-            parts = list(out.chunk(N))
-            call(parts, tensor)
-            return out
-
-        return run
-
-    def gather(parts, tensor):
-        dist.gather(tensor, parts if dist.get_rank() == 1 else None, 1)
-
-    def exchange(out, tensor):
-        other = 1 - dist.get_rank()
-        part = out[: tensor.shape[0]]
-        work = dist.isend(tensor, other)
-        if part.is_contiguous() and not part.is_neg() and not part.is_conj():
+def exchange(tensor, parts, whole):
+    other = 1 - dist.get_rank()
+    part = whole[: tensor.shape[0]]
+    work = dist.isend(tensor, other)
+    if part.is_contiguous() and not part.is_neg() and not part.is_conj():
+        dist.recv(part, other)
+    else:
+        with pytest.raises(ValueError, match="needs a contiguous tensor"):
             dist.recv(part, other)
-        else:
-            with pytest.raises(ValueError, match="needs a contiguous tensor"):
-                dist.recv(part, other)
-            plain = torch.zeros(part.shape, dtype=part.dtype)
-            dist.recv(plain, other)
-            with torch.inference_mode(part.is_inference()):
-                part.copy_(plain)
-        work.wait()
-
-    return {
-        "all_reduce": in_place(dist.all_reduce),
-        "all_reduce_async": in_place(lambda t: dist.all_reduce(t, async_op=True).wait()),
-        "all_reduce_product": in_place(lambda t: dist.all_reduce(t, dist.ReduceOp.PRODUCT)),
-        "all_reduce_coalesced": in_place(lambda t: dist.all_reduce_coalesced([t])),
-        "broadcast": in_place(lambda t: dist.broadcast(t, 1)),
-        "reduce": at_root(lambda t: dist.reduce(t, 1)),
-        "reduce_product": at_root(lambda t: dist.reduce(t, 1, dist.ReduceOp.PRODUCT)),
-        "all_gather_into_tensor": into(dist.all_gather_into_tensor),
-        "reduce_scatter_tensor": into(reduce_scatter),
-        "all_gather": gathered(dist.all_gather),
-        "gather": gathered(gather),
-        "all_to_all_single": into(lambda o, t: dist.all_to_all_single(o[: t.shape[0]], t)),
-        "send and recv": into(exchange),
-    }
+        plain = torch.zeros(part.shape, dtype=part.dtype)
+        dist.recv(plain, other)
+        with torch.inference_mode(part.is_inference()):
+            part.copy_(plain)
+    work.wait()
+    return [whole]
 
 
 IN_PLACE = ("all_reduce", "all_reduce_async", "all_reduce_coalesced", "broadcast", "reduce")
+OTHERS = (
+    *("all_reduce_product", "reduce_product"),
+    *("all_gather_into_tensor", "all_gather", "gather"),
+)
+CALLS = {
+    **{name: collectives.CALLS[name] for name in (*IN_PLACE, *OTHERS)},
+    # The tensor is what these send, and not what they write.
+    "reduce_scatter_tensor": reduce_scatter_tensor,
+    "all_to_all_single": all_to_all_single,
+    "send and recv": exchange,
+}
+
+
+def results(call, tensor, out):
+    """`out`: what the call writes, for all ranks, if it does not write the tensor."""
+    return [(t + 0).tolist() for t in call(tensor, list(out.chunk(N)), out)]
 
 
 def attempt(call, tensor, out):
     try:
-        return (call(tensor, out) + 0).tolist()
+        return results(call, tensor, out)
     except WORDS as error:
         return str(error)
 
 
 def plainly(call, tensor, out):
-    """The result for plain tensors with the same elements."""
+    """The results for plain tensors with the same elements."""
     copies = [t.resolve_conj().resolve_neg().contiguous().clone() for t in (tensor, out)]
-    return call(*copies).tolist()
+    return results(call, *copies)
 
 
 # ---- lazy bits ----
@@ -127,7 +100,7 @@ def negative(tensor):
 @pytest.mark.parametrize("receives", [(False, False), (True, True), (True, False)])
 def test_the_negative_bit_is_heeded_on_every_way(rank, sends, receives):
     """Each call with tensors that are negative if asked for on this rank."""
-    for name, call in calls().items():
+    for name, call in CALLS.items():
         tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.full((2 * N,), 7.0)
         expected = plainly(call, tensor, out)
         tensor = negative(tensor).view(2) if sends[rank] else tensor
@@ -139,7 +112,7 @@ def test_the_negative_bit_is_heeded_on_every_way(rank, sends, receives):
 def test_the_conjugate_bit_is_heeded_or_refused(rank):
     """Complex tensors, which torch.distributed itself refuses in some calls."""
     heeded = 0
-    for name, call in calls().items():
+    for name, call in CALLS.items():
         tensor, out = torch.tensor([3 + 1j, 5 - 2j]) * (rank + 1), torch.zeros(2 * N) + 1j
         expected = attempt(call, tensor.clone(), out.clone())
         result = attempt(call, tensor.conj().resolve_conj().conj(), out)
@@ -163,7 +136,7 @@ def strided(tensor, how):
 @each_rank_of("groups")
 @pytest.mark.parametrize("how", ["contiguous", "columns"])
 def test_tensors_of_inference_mode_get_their_results(rank, how):
-    for name, call in calls().items():
+    for name, call in CALLS.items():
         tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.full((2 * N,), 7.0)
         expected = plainly(call, tensor, out)
         with torch.inference_mode():
@@ -186,11 +159,11 @@ def test_expanded_outputs_get_their_results(rank, mode):
     with torch.inference_mode(mode):
         for shape in ((3, 1, 4), (1, 1, 4), (3, 2, 1)):
             for name in IN_PLACE:
-                call, count = calls()[name], float(math.prod(shape))
+                count = float(math.prod(shape))
                 small = torch.arange(count).view(shape) + rank
-                expected = call(small.expand(3, 2, 4).clone(), None)
-                result = call(small.expand(3, 2, 4), None)
-                assert torch.equal(result, expected), (name, shape)
+                expected = CALLS[name](small.expand(3, 2, 4).clone(), None, None)
+                result = CALLS[name](small.expand(3, 2, 4), None, None)
+                assert all(map(torch.equal, result, expected)), (name, shape)
         out, mine = torch.zeros(1).expand(N), torch.ones(1)
         dist.all_gather_into_tensor(out, mine)
         assert out.tolist() == [1.0] * N
@@ -234,11 +207,11 @@ def test_subclasses_that_can_be_read_are_read(rank, kind):
     """The results with tensors of another kind are those with plain tensors."""
     make = {"parameter": torch.nn.Parameter, "subclass": lambda t: t.as_subclass(Named)}.get(kind)
     make = {"wrapper": Wrapper, "waiting": waiting}.get(kind, make)
-    for name, call in calls().items():
+    for name, call in CALLS.items():
         with torch.no_grad():
             tensor, out = torch.tensor([3.0, 5.0]) + rank, torch.zeros(2 * N)
             sent = tensor if kind != "waiting" else torch.tensor([7.0, 11.0])
-            expected = call(sent.clone(), out.clone()).tolist()
+            expected = results(call, sent.clone(), out.clone())
             assert attempt(call, make(tensor), out) == expected, name
 
 
@@ -262,9 +235,10 @@ def without_elements(kind):
 @each_rank_of("groups")
 @pytest.mark.parametrize("kind", ["dtensor", "masked", "nested", "jagged", "quantized"])
 def test_what_has_no_elements_of_its_own_is_refused_in_words(rank, kind):
-    for name, call in calls().items():
+    for name, call in CALLS.items():
+        odd, out = without_elements(kind), torch.zeros(2 * N)
         with pytest.raises(WORDS) as refusal:
-            call(without_elements(kind), torch.zeros(2 * N))
+            call(odd, list(out.chunk(N)), out)
         text = str(refusal.value)
         assert text and "NULL" not in text and "INTERNAL ASSERT" not in text, name
     good = torch.ones(3)
@@ -276,7 +250,7 @@ def test_what_has_no_elements_of_its_own_is_refused_in_words(rank, kind):
 def test_a_tensor_with_the_zero_bit_is_refused_before_the_call(rank):
     for call in ("all_reduce", "broadcast", "reduce"):
         with pytest.raises(ValueError, match=r"clone\(\)"):
-            calls()[call](torch._efficientzerotensor(2), None)
+            CALLS[call](torch._efficientzerotensor(2), None, None)
 
 
 # ---- the calls of a job ----
