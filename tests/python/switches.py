@@ -41,6 +41,19 @@ def _served(before, arguments, environment):
         process.communicate(timeout=60)
 
 
+def status(address, *options, **environment):
+    """What `switchml status` says of the switch there."""
+    done = subprocess.run(
+        [PROGRAM, "status", *options, "--switch", address],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
 @contextlib.contextmanager
 def switch(*arguments, **environment):
     """Its address, at a free port of the loopback."""

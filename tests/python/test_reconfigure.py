@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import switchml
-from ranks import RankError, Ranks
+from ranks import Ranks
 from switches import PROGRAM, switch
 
 needs_a_switch = pytest.mark.skipif(not PROGRAM.exists(), reason="no program build/switchml")
@@ -80,12 +80,7 @@ class Processes(Ranks):
         assert self.outcomes(self.all) == [(rank, members, [None] * members) for rank in self.all]
 
     def let(self, function, *arguments, only):
-        self.start(function, *([argument] * self.n for argument in arguments), only=only)
-        found = self.outcomes(only)
-        for outcome in found:
-            if isinstance(outcome, RankError):
-                raise AssertionError(f"{outcome.kind}: {outcome}\n{outcome.trace}")
-        return found
+        return self.call(function, *([argument] * self.n for argument in arguments), only=only)
 
     def kill_while_all_sum(self, victim, members):
         self.start(sum_until_it_fails, only=members)
@@ -93,7 +88,7 @@ class Processes(Ranks):
         os.kill(self.processes[victim].pid, signal.SIGKILL)
         self.processes[victim].join()
         left = [member for member in members if member != victim]
-        assert [outcome.kind for outcome in self.outcomes(left)] == ["RankDiedError"] * len(left)
+        self.expect("RankDiedError", only=left)
         return left
 
     def begin_to_wait(self, number, **settings):
@@ -107,11 +102,6 @@ class Processes(Ranks):
 
     def expect_sum_of(self, members):
         assert self.let(total, only=members) == [sum(1 << m for m in members)] * len(members)
-
-    def refusal(self, number):
-        (outcome,) = self.outcomes([number])
-        assert isinstance(outcome, RankError), outcome
-        return outcome.kind, str(outcome)
 
 
 @pytest.fixture
@@ -175,13 +165,9 @@ def test_the_environment_says_that_a_process_waits(processes, monkeypatch):
 def test_fewer_than_min_ranks_is_an_error_and_they_may_ask_again(processes):
     left = processes.kill_while_all_sum(2, [0, 1, 2])
     processes.start(ask, [{"min_ranks": 3}] * 3, only=left)
-    for number in left:
-        kind, text = processes.refusal(number)
-        assert kind == "RefusedError"
-        assert "too few ranks to go on: 2, of at least 3" in text
+    processes.expect("RefusedError", "too few ranks to go on: 2, of at least 3", only=left)
     processes.start(total, only=left)  # there is no job to make it in
-    for number in left:
-        assert processes.refusal(number)[0] == "RefusedError"
+    processes.expect("RefusedError", only=left)
     assert processes.let(ask, {"min_ranks": 2}, only=left) == [(r, 2, [0, 1]) for r in range(2)]
     processes.expect_sum_of(left)
     processes.let(close, only=left)
@@ -192,9 +178,7 @@ def test_a_rank_that_asks_late_is_refused_and_can_come_back_as_a_new_one(process
     assert processes.let(ask, {"wait": 0.3}, only=[1]) == [(0, 1, [1])]
     processes.expect_sum_of([1])
     processes.start(reconfigure, only=[0])
-    kind, text = processes.refusal(0)
-    assert kind == "RefusedError"
-    assert "too late" in text
+    processes.expect("RefusedError", "too late", only=[0])
     processes.expect_sum_of([1])
     processes.start(close, only=[0])  # raises what has ended its job
     processes.outcomes([0])
@@ -209,11 +193,5 @@ def test_a_rank_that_asks_late_is_refused_and_can_come_back_as_a_new_one(process
 
 def test_without_a_dedicated_switch_the_caller_must_decide():
     with Ranks(1) as alone:
-        alone.start(decide)
-        (outcome,) = alone.outcomes()
-        assert outcome.kind == "ValueError"
-        assert "without a dedicated switch" in str(outcome)
-
-
-def decide(its):
-    its.reconfigure()
+        alone.start(switchml.Job.reconfigure)
+        alone.expect("ValueError", "without a dedicated switch")

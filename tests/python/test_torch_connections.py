@@ -4,15 +4,12 @@
 import os
 from pathlib import Path
 
-import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
-from programs import run_python  # noqa: E402
-from ranks import free_port  # noqa: E402
+from groups import Groups, stop
+from programs import run_python
+from ranks import each_rank_of, free_port
 
 N = 4
 
@@ -53,7 +50,8 @@ def test_gloo_connects_all_ranks_at_once_or_on_demand(monkeypatch):
     assert more == [N - 1] * N
 
 
-def gloos(rank):
+@each_rank_of("new_groups")
+def test_groups_share_what_gloo_listens_at(rank):
     """Calls on the Gloo of each of some groups, and whether all of these listen at one place."""
     made = [dist.new_group(list(range(N))) for _ in range(3)]
     found = []
@@ -63,13 +61,7 @@ def gloos(rank):
         )
         found.append(received.tolist())
     same = {id(*group._devices) for group in [dist.group.WORLD, *made]}
-    return found, len(same)
-
-
-def test_groups_share_what_gloo_listens_at():
-    with Groups(N) as groups:
-        assert groups.call(gloos) == [([[r + 1.0 for r in range(N)]] * 3, 1)] * N
-        groups.call(stop)
+    assert found == [[r + 1.0 for r in range(N)]] * 3 and len(same) == 1
 
 
 ROUNDS = """

@@ -125,18 +125,12 @@ METHODS = {
 }
 OPTIONS = {"op": "reduceOp", "root": "rootRank"}
 NAMES = {
-    "reduced": ["tensor"],
-    "gathered": ["output_tensors", "input_tensor"],
+    **dict.fromkeys(("reduced", "at_root", "from_root"), ["tensor"]),
+    **dict.fromkeys(("gathered", "gathered_at_root"), ["output_tensors", "input_tensor"]),
     "scattered": ["output_tensor", "input_tensors"],
     "largest_part": ["output", "input"],
     "into_one": ["output", "input"],
     "largest_part_of_one": ["outputTensor", "inputTensor"],
-}
-SAME_NAMES = {
-    "at_root": "reduced",
-    "from_root": "reduced",
-    "gathered_at_root": "gathered",
-    "nothing": "nothing",
 }
 
 
@@ -166,7 +160,7 @@ def forms_of(name):
     if "op" in values:
         wrapped = {**values, "op": dist.ReduceOp(MAX)}
         found["another kind of operation"] = form(lambda a: ([*a, *wrapped.values()], {}))
-    if names := NAMES.get(SAME_NAMES.get(made.__name__, made.__name__)):
+    if names := NAMES.get(made.__name__):
         by_name = {**opts}
         found["named tensors"] = form(
             lambda a: ([], {**dict(zip(names, a, strict=True)), "opts": chosen(kind, **by_name)})

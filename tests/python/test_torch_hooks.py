@@ -5,22 +5,11 @@ Those of bfloat16 need NCCL, PyTorch says, and those that quantize fail with Glo
 """
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-from groups import Groups, stop  # noqa: E402
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 N = 2
-
-
-@pytest.fixture(scope="module")
-def gloo():
-    with Groups(N, "gloo") as groups:
-        yield groups
-        groups.call(stop)
 
 
 def register(model, hook):

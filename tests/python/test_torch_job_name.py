@@ -4,23 +4,20 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import textwrap
 import types
 
 import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-import switchml.torch  # noqa: E402
-from groups import Groups, start, stop  # noqa: E402
-from programs import torchrun  # noqa: E402
-from ranks import free_port  # noqa: E402
-from switches import PROGRAM, switch  # noqa: E402
-from switchml.torch._joining import job_name as _job_name  # noqa: E402
+import switchml.torch
+from groups import Groups, start, stop
+from programs import torchrun
+from ranks import free_port
+from switches import PROGRAM, status, switch
+from switchml.torch._joining import job_name as _job_name
 
 VARIABLES = ("SWITCHML_JOB", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE")
 
@@ -122,13 +119,8 @@ def test_a_label_tells_groups_apart():
 
 
 def names_at(address):
-    done = subprocess.run(
-        [PROGRAM, "status", "--json", "--switch", address],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return sorted(job["job"] for its in json.loads(done.stdout) for job in its["jobs"])
+    said = json.loads(status(address, "--json"))
+    return sorted(job["job"] for its in said for job in its["jobs"])
 
 
 def make_two(rank, options):
@@ -138,7 +130,6 @@ def make_two(rank, options):
     kept = [dist.new_group([0, 1], pg_options=options) for _ in range(2)]
     for group in kept:
         dist.all_reduce(torch.ones(3), group=group)
-    return True
 
 
 def again(rank, n, port, options):
@@ -147,12 +138,10 @@ def again(rank, n, port, options):
 
 
 def test_all_ranks_agree_and_groups_are_told_apart_at_the_switch():
-    with switch() as address:
-        check_names(address, {"switch": address, "job": "train"})
-
-
-def check_names(address, options):
-    with Groups(2, options=options) as groups:
+    with (
+        switch() as address,
+        Groups(2, options=(options := {"switch": address, "job": "train"})) as groups,
+    ):
         assert names_at(address) == ["train"]
         groups.call(make_two, [options] * 2)
         assert names_at(address) == ["train", "train.ranks-0-1", "train.ranks-0-1.2"]
@@ -163,28 +152,6 @@ def check_names(address, options):
         groups.call(again, [2] * 2, [free_port()] * 2, [options] * 2)
         assert names_at(address) == [f"{only}.2"]
         groups.call(stop)
-
-
-def test_an_option_that_differs_is_named():
-    from ranks import RankError
-
-    def options(rank):
-        return {"job": f"of-{rank}"}
-
-    with Groups(2) as groups:
-        found = groups.call(differ, [2] * 2, [free_port()] * 2, [options(r) for r in range(2)])
-    assert not any(isinstance(outcome, RankError) for outcome in found)
-    for text in found:
-        assert "different values of SWITCHML_JOB: rank 0: of-0; rank 1: of-1" in text
-
-
-def differ(rank, n, port, options):
-    dist.destroy_process_group()
-    try:
-        start(rank, n, port, "switchml", 40, options)
-    except Exception as error:  # the test looks at it
-        return str(error)
-    return "joined"
 
 
 SCRIPT = """

@@ -2,10 +2,8 @@
 """The job key of a group: drawn by rank 0 and passed by the store, or the user's own."""
 
 import contextlib
-import os
 import secrets
 import socket
-import subprocess
 
 import pytest
 import torch
@@ -13,7 +11,7 @@ import torch
 import switchml
 from groups import Groups, stop
 from ranks import free_port
-from switches import PROGRAM, key_file, switch
+from switches import PROGRAM, key_file, status, switch
 
 STATUS_REQUEST = b"\0\0\0\2\x6a\0"  # an Envelope (src/control/control.proto) with its length
 
@@ -42,19 +40,6 @@ def ask_plainly(port):
     return heard
 
 
-def status(address, key=None):
-    environment = {**os.environ, **({"SWITCHML_JOB_KEY_FILE": key} if key else {})}
-    done = subprocess.run(
-        [PROGRAM, "status", "--switch", address],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    return done.stdout + done.stderr
-
-
 def total(rank):
     import torch.distributed as dist
 
@@ -77,8 +62,9 @@ def test_a_group_without_a_switch_has_a_key_by_itself(tmp_path):
         heard = ask_plainly(port)
         assert b"this switch requires a job key" in heard
         assert b"default group" not in heard  # as in the job's name
-        guess = status(f"127.0.0.1:{port}", key_file(tmp_path / "key", secrets.token_urlsafe(32)))
-        assert "it has another job key" in guess
+        guess = key_file(tmp_path / "key", secrets.token_urlsafe(32))
+        said = status(f"127.0.0.1:{port}", SWITCHML_JOB_KEY_FILE=guess)
+        assert "it has another job key" in said
 
 
 def test_the_users_key_file_wins(monkeypatch, tmp_path):
@@ -87,7 +73,8 @@ def test_the_users_key_file_wins(monkeypatch, tmp_path):
     port = free_port()
     with group(master_port=port):
         monkeypatch.delenv("SWITCHML_JOB_KEY_FILE")
-        assert ": running, 2 ranks" in status(f"127.0.0.1:{port}", key)
+        said = status(f"127.0.0.1:{port}", SWITCHML_JOB_KEY_FILE=key)
+        assert ": running, 2 ranks" in said
 
 
 def test_a_switch_without_a_key_is_joined_as_before():
@@ -107,7 +94,7 @@ def test_a_switch_with_a_key_is_joined_with_the_users(monkeypatch, tmp_path):
     with switch(SWITCHML_JOB_KEY_FILE=key) as address:
         monkeypatch.setenv("SWITCHML_JOB_KEY_FILE", key)
         with group(switch=address):
-            assert ": running, 2 ranks" in status(address, key)
+            assert ": running, 2 ranks" in status(address, SWITCHML_JOB_KEY_FILE=key)
 
 
 def test_a_job_takes_a_key_or_a_file_in_place_of_the_environments(monkeypatch, tmp_path):

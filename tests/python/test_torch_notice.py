@@ -9,17 +9,14 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 
 import switchml
+from groups import Groups, say_to
 from ranks import free_port
-
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-
-from groups import Groups  # noqa: E402
-from switchml.torch import Options  # noqa: E402
-from switchml.torch._joining.meeting import meet  # noqa: E402
+from switchml.torch import Options
+from switchml.torch._joining.meeting import meet
 
 SOON = {"wait_notice": 0.2}
 
@@ -79,11 +76,6 @@ def test_notices_can_be_turned_off(capfd, settings, environment):
     assert "rank 0]" not in seen
 
 
-def write_to(rank, path):
-    """Its standard error."""
-    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-
-
 def all_reduce(rank):
     tensor = torch.ones(4)
     dist.all_reduce(tensor)
@@ -103,7 +95,7 @@ def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path, call, mo
     who = r"rank 1 of 2 \(.*, pid .*\)"
     expected = re.compile(rf"rank 0\]: waiting .*of at most {most}\) for {who} in job .*, {name}")
     with Groups(2, options=SOON) as ranks:
-        ranks.call(write_to, [path, path])
+        ranks.call(say_to, [path, path])
         ranks.start(call, only=[0])
         end = time.monotonic() + 60
         while not expected.search(path.read_text()):

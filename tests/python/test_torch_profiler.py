@@ -5,27 +5,23 @@ import threading
 import time
 from unittest import mock
 
-import pytest
+import torch
+import torch.distributed as dist
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
+from ranks import each_rank_of
 
 N = 3
 
 
-def profiled(rank):
+@each_rank_of("groups")
+def test_the_profiler_shows_the_collectives(rank):
     with torch.profiler.profile() as profile:
         dist.all_reduce(torch.ones(100_000))
         dist.broadcast(torch.ones(10), 0)
         dist.barrier()
-    return {e.name: e.cpu_time_total for e in profile.events() if e.name.startswith("switchml")}
-
-
-def test_the_profiler_shows_the_collectives(groups):
-    for seen in groups.call(profiled):
-        assert {"switchml:all_reduce", "switchml:broadcast", "switchml:barrier"} <= set(seen)
-        assert seen["switchml:all_reduce"] > 50  # microseconds: until its end, not its call's
+    seen = {e.name: e.cpu_time_total for e in profile.events() if e.name.startswith("switchml")}
+    assert {"switchml:all_reduce", "switchml:broadcast", "switchml:barrier"} <= set(seen)
+    assert seen["switchml:all_reduce"] > 50  # microseconds: until its end, not its call's
 
 
 class SlowEvent(threading.Event):
@@ -50,7 +46,9 @@ def told_of_ranges(said):
     )
 
 
-def ranges_and_waiters(rank):
+@each_rank_of("groups")
+def test_a_range_ends_before_who_waits_goes_on(rank):
+    """Else the profile could end in between, and its memory of the range be somebody else's."""
     said = []
     with (
         mock.patch.object(threading, "Event", SlowEvent),
@@ -60,13 +58,7 @@ def ranges_and_waiters(rank):
         for _ in range(3):
             dist.all_reduce(torch.ones(10))
             said.append("waiter")
-    return said
-
-
-def test_a_range_ends_before_who_waits_goes_on(groups):
-    """Else the profile could end in between, and its memory of the range be somebody else's."""
-    for said in groups.call(ranges_and_waiters):
-        assert said == ["range", "waiter"] * 3
+    assert said == ["range", "waiter"] * 3
 
 
 def profile_ends_first(rank):

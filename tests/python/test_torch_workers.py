@@ -6,14 +6,11 @@ import os
 import signal
 
 import numpy as np
-import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-torch = pytest.importorskip("torch")
-
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
-
-import switchml  # noqa: E402
-from ranks import RankError, Ranks, free_port  # noqa: E402
+import switchml
+from ranks import each_rank_of
 
 N = 2
 X = np.ones(1000, np.float32)
@@ -34,18 +31,14 @@ def batches():
     return found
 
 
-def reopen(rank, port):
+@each_rank_of("prepared")
+def test_a_job_is_opened_again_beside_a_worker(rank, port):
     """The second job has the first one's port, while a worker that was forked before lives."""
     with open_job(rank, port) as job:
         job.allreduce(X)
         workers = batches()
     with open_job(rank, port) as job:
-        return job.allreduce(X)[0], next(workers)[0].item()
-
-
-def test_a_job_is_opened_again_beside_a_worker():
-    with Ranks(N, job=False) as ranks:
-        assert ranks.call(reopen, [free_port()] * N) == [(N, 1.0)] * N
+        assert job.allreduce(X)[0] == N and next(workers)[0].item() == 1.0
 
 
 def die_beside_a_worker(rank, port):
@@ -58,9 +51,7 @@ def die_beside_a_worker(rank, port):
         job.allreduce(X)
 
 
-def test_a_worker_does_not_hide_its_ranks_death():
-    with Ranks(N, job=False) as ranks:
-        ranks.start(die_beside_a_worker, [free_port()] * N)
-        (outcome,) = ranks.outcomes(only=[0])
-        assert isinstance(outcome, RankError) and outcome.kind == "RankDiedError"
-        assert "its connection" in str(outcome), "silence takes a heartbeat"
+def test_a_worker_does_not_hide_its_ranks_death(prepared, port):
+    prepared.start(die_beside_a_worker, [port] * N)
+    # Not by its silence, which takes a heartbeat.
+    prepared.expect("RankDiedError", "its connection", only=[0])
