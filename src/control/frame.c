@@ -35,27 +35,23 @@ int sml_frame_write(struct evbuffer *out, const SmlControl__Envelope *message)
 	return evbuffer_commit_space(out, &space, 1) < 0 ? -ENOMEM : 0;
 }
 
-size_t sml_frame_bytes(struct evbuffer *in)
+struct sml_head sml_frame_head(struct evbuffer *in, uint8_t bytes[SML_HEAD_BYTES])
 {
+	size_t here = evbuffer_get_length(in);
+	struct sml_head head = {.bytes = bytes};
+	struct evbuffer_ptr begin;
 	uint32_t length_be;
 
-	if (evbuffer_copyout(in, &length_be, LENGTH_BYTES) < LENGTH_BYTES)
-		return 0;
-	return ntohl(length_be);
-}
-
-size_t sml_frame_peek(struct evbuffer *in, uint8_t *bytes, size_t n)
-{
-	size_t here = evbuffer_get_length(in), whole = sml_frame_bytes(in);
-	struct evbuffer_ptr begin;
-
-	if (here < LENGTH_BYTES || evbuffer_ptr_set(in, &begin, LENGTH_BYTES, EVBUFFER_PTR_SET) < 0)
-		return 0;
-	if (n > whole)
-		n = whole;
-	if (n > here - LENGTH_BYTES)
-		n = here - LENGTH_BYTES;
-	return n > 0 && evbuffer_copyout_from(in, &begin, bytes, n) == (ev_ssize_t)n ? n : 0;
+	if (evbuffer_copyout(in, &length_be, LENGTH_BYTES) < LENGTH_BYTES ||
+	    evbuffer_ptr_set(in, &begin, LENGTH_BYTES, EVBUFFER_PTR_SET) < 0)
+		return head;
+	head.whole = ntohl(length_be);
+	head.n = head.whole < SML_HEAD_BYTES ? head.whole : SML_HEAD_BYTES;
+	if (head.n > here - LENGTH_BYTES)
+		head.n = here - LENGTH_BYTES;
+	if (evbuffer_copyout_from(in, &begin, bytes, head.n) != (ev_ssize_t)head.n)
+		head.n = 0;
+	return head;
 }
 
 /* ---- unpacking ---- */

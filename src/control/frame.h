@@ -31,16 +31,19 @@ int sml_frame_read(struct evbuffer *in, SmlControl__Envelope **message);
 /* The same for a message whose bytes are all here: 1 or -EPROTO. */
 int sml_frame_unpack(const uint8_t *bytes, size_t n, SmlControl__Envelope **message);
 
-/*
- * The length of the message that begins in `in`, as its sender says, so that a receiver can refuse
- * it before the rest has come. 0 if the length itself has not come yet.
- */
-size_t sml_frame_bytes(struct evbuffer *in);
+/* This many bytes of a message, or all of a shorter one, are enough for every check. */
+#define SML_HEAD_BYTES 4096
+
+/* The first bytes of a message, by which a receiver can refuse it before the rest has come. */
+struct sml_head {
+	const uint8_t *bytes; /* that have come, SML_HEAD_BYTES at most */
+	size_t n, whole;      /* whole: how long its sender says that it is */
+};
 
 /*
- * Copy the part of that message that has come, at most n bytes, without its length. Returns the
- * number of bytes.
+ * Of the message that begins in `in`, copied to bytes. whole is 0 if its length itself has not come
+ * yet.
  */
-size_t sml_frame_peek(struct evbuffer *in, uint8_t *bytes, size_t n);
+struct sml_head sml_frame_head(struct evbuffer *in, uint8_t bytes[SML_HEAD_BYTES]);
 
 #endif

@@ -4,19 +4,10 @@
 
 #include <errno.h>
 
-static int open_wire(struct sml_stream *stream, struct evbuffer *wire_in, struct evbuffer *wire_out)
+int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer)
 {
-	stream->owns_wire = wire_in == NULL;
-	stream->wire_in = wire_in != NULL ? wire_in : evbuffer_new();
-	stream->wire_out = wire_out != NULL ? wire_out : evbuffer_new();
-	return stream->wire_in != NULL && stream->wire_out != NULL ? 0 : -ENOMEM;
-}
-
-int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer,
-		    struct evbuffer *wire_in, struct evbuffer *wire_out)
-{
-	*stream = (struct sml_stream){.tls = NULL};
-	if (open_wire(stream, wire_in, wire_out) < 0)
+	*stream = (struct sml_stream){.wire_in = evbuffer_new(), .wire_out = evbuffer_new()};
+	if (stream->wire_in == NULL || stream->wire_out == NULL)
 		return -ENOMEM;
 	if (tls == NULL) {
 		stream->in = stream->wire_in;
@@ -42,10 +33,8 @@ void sml_stream_close(struct sml_stream *stream)
 		free_buffer(stream->in);
 	if (stream->out != stream->wire_out)
 		free_buffer(stream->out);
-	if (stream->owns_wire) {
-		free_buffer(stream->wire_in);
-		free_buffer(stream->wire_out);
-	}
+	free_buffer(stream->wire_in);
+	free_buffer(stream->wire_out);
 	*stream = (struct sml_stream){.tls = NULL};
 }
 
@@ -74,14 +63,9 @@ int sml_stream_read(struct sml_stream *stream, SmlControl__Envelope **message)
 	return sml_frame_read(stream->in, message);
 }
 
-size_t sml_stream_next_bytes(const struct sml_stream *stream)
+struct sml_head sml_stream_head(const struct sml_stream *stream, uint8_t bytes[SML_HEAD_BYTES])
 {
-	return sml_frame_bytes(stream->in);
-}
-
-size_t sml_stream_peek(const struct sml_stream *stream, uint8_t *bytes, size_t n)
-{
-	return sml_frame_peek(stream->in, bytes, n);
+	return sml_frame_head(stream->in, bytes);
 }
 
 void sml_stream_finish(struct sml_stream *stream)
@@ -100,6 +84,11 @@ void sml_stream_ignore(struct sml_stream *stream)
 bool sml_stream_is_known(const struct sml_stream *stream)
 {
 	return stream->tls == NULL || sml_tls_is_up(stream->tls);
+}
+
+const char *sml_stream_tls_reason(const struct sml_stream *stream)
+{
+	return stream->tls != NULL ? sml_tls_reason(stream->tls) : "";
 }
 
 size_t sml_stream_unsent_bytes(const struct sml_stream *stream)

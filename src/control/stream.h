@@ -20,21 +20,19 @@ struct sml_stream {
 	struct evbuffer *wire_in, *wire_out;
 	/* Messages. Without TLS the wire's buffers. */
 	struct evbuffer *in, *out;
-	bool owns_wire;
 };
 
 /*
- * Begin a stream. wire_in and wire_out are the owner's, or both NULL: then the stream has its own.
- * tls is NULL for plain messages; peer is as for sml_tls_begin(). Call sml_stream_step() at once,
- * because a TLS client sends first. Returns 0 or -ENOMEM; close the stream in either case.
+ * Begin a stream. tls is NULL for plain messages; peer is as for sml_tls_begin(). Call
+ * sml_stream_step() at once, because a TLS client sends first. Returns 0 or -ENOMEM; close the
+ * stream in either case.
  */
-int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer,
-		    struct evbuffer *wire_in, struct evbuffer *wire_out);
+int sml_stream_open(struct sml_stream *stream, struct sml_tls *tls, const char *peer);
 void sml_stream_close(struct sml_stream *stream);
 
 /*
- * Bytes have come in wire_in. Returns 0, or -EPROTO: TLS is over, and sml_tls_reason() says why.
- * Send the contents of wire_out even then, because they tell the peer the reason.
+ * Bytes have come in wire_in. Returns 0, or -EPROTO: TLS is over, and sml_stream_tls_reason() says
+ * why. Send the contents of wire_out even then, because they tell the peer the reason.
  */
 int sml_stream_step(struct sml_stream *stream);
 
@@ -47,14 +45,8 @@ int sml_stream_write(struct sml_stream *stream, const SmlControl__Envelope *mess
 /* The same as sml_frame_read(). */
 int sml_stream_read(struct sml_stream *stream, SmlControl__Envelope **message);
 
-/* The length of the next message, as its sender says; 0 if the length has not come yet. */
-size_t sml_stream_next_bytes(const struct sml_stream *stream);
-
-/*
- * Copy the part of the next message that has come, at most n bytes, without its length. Returns the
- * number of bytes.
- */
-size_t sml_stream_peek(const struct sml_stream *stream, uint8_t *bytes, size_t n);
+/* The same as sml_frame_head(). */
+struct sml_head sml_stream_head(const struct sml_stream *stream, uint8_t bytes[SML_HEAD_BYTES]);
 
 /* Tell the peer that no more data comes. Messages that waited for a handshake are dropped. */
 void sml_stream_finish(struct sml_stream *stream);
@@ -64,6 +56,9 @@ void sml_stream_ignore(struct sml_stream *stream);
 
 /* The peer has proved its identity, or need not. */
 bool sml_stream_is_known(const struct sml_stream *stream);
+
+/* Why TLS is over, as sml_tls_reason(); "" if it is not, or there is none. */
+const char *sml_stream_tls_reason(const struct sml_stream *stream);
 
 /* Bytes that were written but not sent yet, and all bytes in the buffers. */
 size_t sml_stream_unsent_bytes(const struct sml_stream *stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A connection of the control port whose peer has said something and closed it, with data unread:
- * then writing fails at once. What the peer has said is read first. The other half of
+ * then writing fails at once. What the peer has said is read first, as in
  * test_channel.c. Connections are socket pairs.
  */
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #define N_RANKS 2
 /* A call that reads from a connection takes less than these. */
-#define MANY (4 * SML_CALL_MESSAGES)
+#define MANY (4 * SML_CHANNEL_TURN_MESSAGES)
 
 static struct sml_server *server;
 static int fds[N_RANKS];

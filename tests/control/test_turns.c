@@ -118,7 +118,7 @@ static unsigned count_answers(void)
 	for (unsigned i = 0; i < N_STRANGERS; i++)
 		n += count_pongs(&strangers[i]);
 	for (struct sml_connection *c = server->connections; c != NULL; c = c->next)
-		unsent += sml_stream_unsent_bytes(&c->messages);
+		unsent += sml_stream_unsent_bytes(&c->channel.stream);
 	return n + (unsigned)(unsent / PONG_BYTES);
 }
 
@@ -262,7 +262,7 @@ TEST_WITH(member_is_served_between_slow_ticks, open_server, close_server)
 /* The remaining messages are also served. A turn is short, but serves one call or more. */
 TEST_WITH(all_are_served_in_the_end, open_server, close_server)
 {
-	const unsigned most_turns = N_STRANGERS * (N_PINGS / SML_CALL_MESSAGES + 2);
+	const unsigned most_turns = N_STRANGERS * (N_PINGS / SML_CHANNEL_TURN_MESSAGES + 2);
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < N_STRANGERS; i++)

@@ -29,7 +29,7 @@
 #define MAX_THREADS 2
 /*
  * Data that may wait for the switch: the rank's own messages, the longest of which is a
- * report of 160 KiB, and answers, until 64 KiB wait (lib/control/channel.c).
+ * report of 160 KiB, and answers, until 64 KiB wait (lib/control/client.c).
  */
 #define MAX_UNSENT_BYTES (320u << 10)
 /*
@@ -256,7 +256,7 @@ static const char *check_bounds(const struct world *world)
 	struct sml_control *control = world->control;
 	const struct sml_session *session = &control->session;
 
-	PROPERTY_CHECK(sml_channel_unsent_bytes(control->channel) <= MAX_UNSENT_BYTES,
+	PROPERTY_CHECK(sml_stream_unsent_bytes(&control->channel.stream) <= MAX_UNSENT_BYTES,
 		       "too many bytes wait for the switch");
 	PROPERTY_CHECK(oracle_live_bytes() <= world->live_bytes + CONTROL_BYTES,
 		       "the rank takes too much memory");

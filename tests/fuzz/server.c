@@ -61,7 +61,7 @@ static const char *check_connection(const struct sml_connection *connection)
 {
 	const struct sml_peer *peer = &connection->peer;
 
-	PROPERTY_CHECK(sml_stream_unsent_bytes(&connection->messages) <= MAX_UNSENT_BYTES,
+	PROPERTY_CHECK(sml_stream_unsent_bytes(&connection->channel.stream) <= MAX_UNSENT_BYTES,
 		       "too many bytes wait for a peer");
 	PROPERTY_CHECK(peer->job == NULL || peer->job->members.of[peer->rank].peer == peer,
 		       "a job does not know its member");
@@ -83,7 +83,7 @@ static const char *check_connections(const struct sml_server *server)
 		 * A peer whose job has just ended gets a message, and does not count for that
 		 * second.
 		 */
-		n_strangers += !sml_peer_is_member(&c->peer) && !c->closing;
+		n_strangers += !sml_peer_is_member(&c->peer) && !c->channel.closing;
 		held += c->held_bytes;
 	}
 	PROPERTY_CHECK(n == server->n_connections && held == server->held_bytes,

@@ -77,7 +77,7 @@ JOBS_TEST(only_reports_are_long)
 
 JOBS_TEST(a_long_join_shows_its_report_early)
 {
-	static uint8_t bytes[SML_RULES_HEAD_BYTES];
+	static uint8_t bytes[SML_HEAD_BYTES];
 	struct sml_head head = {bytes, sizeof(bytes), 8000};
 	char text[SML_SENTENCE_BYTES];
 

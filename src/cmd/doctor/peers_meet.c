@@ -30,11 +30,10 @@ const struct sml_rules peers_rules = {
 	.messages =
 		{
 			[SML_CONTROL__ENVELOPE__BODY_HELLO] = {1u << PEERS_STRANGER,
-							       SML_RULES_HEAD_BYTES},
+							       SML_HEAD_BYTES},
 			[SML_CONTROL__ENVELOPE__BODY_DONE] = {1u << PEERS_RANK, LONGEST_BYTES},
 			[SML_CONTROL__ENVELOPE__BODY_TASK] = {1u << PEERS_RANK_0, LONGEST_BYTES},
-			[SML_CONTROL__ENVELOPE__BODY_ABORT] = {1u << PEERS_RANK_0,
-							       SML_RULES_HEAD_BYTES},
+			[SML_CONTROL__ENVELOPE__BODY_ABORT] = {1u << PEERS_RANK_0, SML_HEAD_BYTES},
 		},
 };
 

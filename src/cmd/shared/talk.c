@@ -18,7 +18,7 @@ int sml_talk_open(struct sml_talk *talk, int fd, struct sml_tls *tls, const char
 {
 	*talk = (struct sml_talk){.fd = fd, .rules = rules, .who = who};
 	(void)fcntl(fd, F_SETFL, O_NONBLOCK);
-	if (sml_stream_open(&talk->stream, tls, peer, NULL, NULL) == 0)
+	if (sml_stream_open(&talk->stream, tls, peer) == 0)
 		return 0;
 	snprintf(talk->text, sizeof(talk->text), "no memory");
 	return -ENOMEM;
@@ -68,11 +68,10 @@ int sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message)
 /* As sml_stream_read(), of what the rules allow. */
 static int read_message(struct sml_talk *talk, SmlControl__Envelope **message)
 {
-	uint8_t bytes[SML_RULES_HEAD_BYTES];
-	struct sml_head head = {.bytes = bytes, .whole = sml_stream_next_bytes(&talk->stream)};
+	uint8_t bytes[SML_HEAD_BYTES];
+	const struct sml_head head = sml_stream_head(&talk->stream, bytes);
 	char why[256];
 
-	head.n = sml_stream_peek(&talk->stream, bytes, sizeof(bytes));
 	if (head.whole > 0 &&
 	    sml_rules_reject(talk->rules, talk->state, &head, why, sizeof(why)) != NULL) {
 		snprintf(talk->text, sizeof(talk->text), "%s: is it %s?", why, talk->who);

@@ -13,11 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "control.pb-c.h"
+#include "control/frame.h"
 
 #define SML_RULES_MESSAGES 64
-/* This many bytes of a message, or all of a shorter one, are enough for every check. */
-#define SML_RULES_HEAD_BYTES 4096
 
 struct sml_rule {
 	uint32_t states; /* bit s: state s takes it */
@@ -28,11 +26,6 @@ struct sml_rule {
 struct sml_rules {
 	const char *const *states; /* "before it has joined": the end of a sentence */
 	struct sml_rule messages[SML_RULES_MESSAGES];
-};
-
-struct sml_head {
-	const uint8_t *bytes; /* that have come, SML_RULES_HEAD_BYTES at most */
-	size_t n, whole;      /* whole: how long its sender says that it is */
 };
 
 /*

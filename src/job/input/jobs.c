@@ -141,7 +141,7 @@ const char *sml_jobs_reject(const struct sml_jobs *jobs, const struct sml_peer *
 	if (sml_rules_reject(&rules, state_of(jobs, peer), head, text, bytes) != NULL)
 		return text;
 	/* Only a rank that resumes sends such a long message. */
-	if (head->whole > SHORT_BYTES && head->n >= SML_RULES_HEAD_BYTES &&
+	if (head->whole > SHORT_BYTES && head->n >= SML_HEAD_BYTES &&
 	    sml_scan_body(head->bytes, head->n) == SML_CONTROL__ENVELOPE__BODY_JOIN &&
 	    !sml_scan_begins(head->bytes, head->n, RESUME_FIELD)) {
 		snprintf(text, bytes,
@@ -336,7 +336,7 @@ static void take_relay(struct sml_jobs *jobs, struct sml_branch *branch,
 	const size_t n = in->message.len;
 	const struct sml_head head = {
 		.bytes = in->message.data,
-		.n = n < SML_RULES_HEAD_BYTES ? n : SML_RULES_HEAD_BYTES,
+		.n = n < SML_HEAD_BYTES ? n : SML_HEAD_BYTES,
 		.whole = n,
 	};
 	SmlControl__Envelope *message = NULL;

@@ -11,6 +11,7 @@
 #include "base/plural.h"
 #include "base/thread.h"
 #include "control/envelope.h"
+#include "control/text.h"
 #include "lib/control/internal.h"
 #include "lib/settings/notice.h"
 
@@ -19,6 +20,8 @@
 #define LATE_MS 10000u
 /* That a switch that decides waits for ranks, also when most of the time is over. */
 #define LEAST_WAIT_MS 500u
+/* While the switch has this much to read, its questions wait: the answers would fill memory. */
+#define MAX_UNREAD_BYTES (64u << 10)
 /* How often a waiting call checks whether to give up. */
 #define GIVE_UP_LOOK_NS (50 * SML_NS_PER_MS)
 
@@ -124,7 +127,7 @@ static void entered(void *self)
 
 static int send_out(void *self, const SmlControl__Envelope *message)
 {
-	return sml_channel_send(((struct sml_control *)self)->channel, message);
+	return sml_channel_send(&((struct sml_control *)self)->channel, message);
 }
 
 /* NULL: no memory, or this rank has no slots. */
@@ -203,11 +206,19 @@ static void begin_session(struct sml_control *control, const char *where)
 
 /* ---- what it hears ---- */
 
-static bool objects(void *self, const struct sml_head *head)
+static void serve(void *self, unsigned what)
+{
+	(void)sml_channel_serve(&((struct sml_control *)self)->channel, what);
+}
+
+/* The session has failed then, and ended() changes nothing. */
+static const char *objects(void *self, const struct sml_head *head, char *text, size_t bytes)
 {
 	struct sml_control *control = self;
 
-	return sml_session_reject(&control->session, head);
+	(void)text;
+	(void)bytes;
+	return sml_session_reject(&control->session, head) ? control->session.text : NULL;
 }
 
 /* Logged at once: the output of the refused rank may be on another terminal, or on none. */
@@ -232,23 +243,32 @@ void sml_control_received(void *self, const SmlControl__Envelope *message)
 	log_refused(control);
 }
 
-static void ended(void *self, int error)
+/* For what a rank's slots wait for, it looks at all of them. */
+static bool received(void *self, SmlControl__Envelope *message)
+{
+	sml_text_clean_message(&message->base);
+	sml_control_received(self, message);
+	return message->body_case != SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
+}
+
+static void ended(void *self, int error, const char *why)
 {
 	struct sml_control *control = self;
 	struct sml_session *session = &control->session;
-	const char *reason = sml_channel_tls_reason(control->channel);
-	bool known = sml_channel_is_known(control->channel);
+	const char *reason = sml_stream_tls_reason(&control->channel.stream);
+	bool known = sml_stream_is_known(&control->channel.stream);
 	char how[SML_TEXT_BYTES / 2];
 
+	(void)why;
 	snprintf(how, sizeof(how), "%s", "closed the connection");
 	if (error)
 		snprintf(how, sizeof(how), "lost the connection (%s)", strerrordesc_np(-error));
-	if (reason)
+	if (*reason)
 		snprintf(how, sizeof(how), "broke TLS: %.200s", reason);
-	if (reason && session->phase < SML_SESSION_ADMITTED)
+	if (*reason && session->phase < SML_SESSION_ADMITTED)
 		sml_session_fail(session, SML_ERROR_TLS, "TLS with what listens at %s failed: %s",
 				 session->config.where, reason);
-	else if (!reason && error == -EPROTO)
+	else if (!*reason && error == -EPROTO)
 		sml_session_fail(
 			session, SML_ERROR_PROTOCOL,
 			"what answers at %s does not speak the SwitchML protocol: check the "
@@ -274,9 +294,8 @@ static void on_tick(void *self, unsigned what)
 		control->owner.ticked(control->owner.answers.self);
 		sml_thread_take_signals();
 	}
-	sml_session_tick(&control->session, sml_channel_heard_ns(control->channel),
-			 count_results(control), sml_channel_is_known(control->channel),
-			 sml_now_ns());
+	sml_session_tick(&control->session, control->channel.heard_ns, count_results(control),
+			 sml_stream_is_known(&control->channel.stream), sml_now_ns());
 }
 
 /* ---- set-up ---- */
@@ -286,13 +305,19 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		     struct sml_loop *loop)
 {
 	struct sml_control *control = calloc(1, sizeof(*control));
-	struct sml_channel_owner owner = {control, objects, sml_control_received, ended};
+	const struct sml_channel_owner owner = {.self = control,
+						.serve = serve,
+						.objects = objects,
+						.received = received,
+						.ended = ended,
+						.max_unsent = MAX_UNREAD_BYTES};
 	int error = -ENOMEM;
 
 	if (control == NULL) {
 		sml_fd_shut(connection->fd);
 		goto err_memory;
 	}
+	control->channel.fd = -1;
 	control->settings = settings;
 	control->place = *place;
 	begin_session(control, connection->endpoint->name);
@@ -305,12 +330,13 @@ int sml_control_open(struct sml_control **opened, const struct sml_settings *set
 		sml_fd_shut(connection->fd);
 		goto err_close;
 	}
-	error = -ENOMEM;
-	control->channel = sml_channel_open(control->loop, connection->fd, settings->tls,
-					    connection->endpoint->host, &owner);
+	error = sml_channel_open(&control->channel, control->loop, connection->fd, settings->tls,
+				 connection->endpoint->host, &owner);
 	control->tick = sml_watch_new(control->loop, -1, on_tick, control);
 	control->wake = sml_watch_new(control->loop, -1, sml_control_on_wake, control);
-	if (!control->channel || !control->tick || !control->wake)
+	if (!control->tick || !control->wake)
+		error = -ENOMEM;
+	if (error)
 		goto err_close;
 	sml_watch_every(control->tick,
 			sml_session_tick_ms((uint32_t)settings->config.heartbeat_ms) *

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/loop.h"
-#include "lib/control/channel.h"
+#include "control/channel.h"
 #include "lib/control/client.h"
 #include "lib/control/stall_report.h"
 
@@ -25,7 +25,7 @@ struct sml_control {
 	struct sml_stripe_index place;
 	struct sml_loop *loop;
 	bool own_loop;
-	struct sml_channel *channel;
+	struct sml_channel channel;
 	struct sml_watch *tick;
 	struct sml_session session; /* belongs to the thread that runs the loop */
 	char refused_logged[256];   /* as the session's, when it was logged last */

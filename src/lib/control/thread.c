@@ -283,8 +283,7 @@ static bool stop_thread(struct sml_control *control)
 /* Without a thread yet: what sml_control_abort() noted is said now. True: something is said. */
 static bool take_leave(struct sml_control *control)
 {
-	if (control->threaded || !control->channel ||
-	    sml_control_phase(control) >= SML_SESSION_LEFT)
+	if (control->threaded || !control->loop || sml_control_phase(control) >= SML_SESSION_LEFT)
 		return false;
 	if (is_aborted(control))
 		send_abort(control);
@@ -312,8 +311,7 @@ static void close_loop(struct sml_control *control)
 	sml_watch_free(wake);
 	sml_watch_free(control->tick);
 	control->tick = NULL;
-	sml_channel_close(control->channel);
-	control->channel = NULL;
+	sml_channel_close(&control->channel);
 	if (control->own_loop)
 		sml_loop_close(control->loop);
 	control->loop = NULL;
@@ -324,10 +322,10 @@ void sml_control_retire(struct sml_control *control)
 	bool said = take_leave(control);
 
 	said |= stop_thread(control);
-	if (control->goes_on && control->channel)
+	if (control->goes_on && control->loop)
 		said |= sml_session_go_on(&control->session);
 	if (said)
-		sml_channel_drain(control->channel, sml_now_ns() + DRAIN_NS);
+		sml_channel_drain(&control->channel, sml_now_ns() + DRAIN_NS);
 	control->threaded = false;
 	close_loop(control);
 }

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "control/envelope.h"
-#include "control/socket.h"
 #include "switch/control/server.h"
 #include "switch/shared/log.h"
 
@@ -54,9 +53,7 @@ void sml_connection_free(struct sml_connection *connection)
 	server->held_bytes -= connection->held_bytes;
 	if (server->uplink.connection == connection)
 		sml_uplink_lost(server);
-	sml_stream_close(&connection->messages);
-	sml_watch_free(connection->watch);
-	sml_fd_shut(connection->fd);
+	sml_channel_close(&connection->channel);
 	free(connection);
 	if (server->stopping && server->connections == NULL)
 		sml_loop_stop(server->loop);
@@ -68,16 +65,6 @@ void sml_connection_lose(struct sml_connection *connection, const char *why)
 	sml_connection_free(connection);
 }
 
-/*
- * Do not close() at once: if bytes from the peer are unread, that sends a reset, which destroys
- * what the peer has not read yet. So shut down our end first, and wait for the peer's.
- */
-static void end_when_sent(struct sml_connection *connection)
-{
-	if (sml_stream_unsent_bytes(&connection->messages) == 0)
-		shutdown(connection->fd, SHUT_WR);
-}
-
 static bool is_silent(const struct sml_peer *peer)
 {
 	return sml_now_ns() >
@@ -86,14 +73,11 @@ static bool is_silent(const struct sml_peer *peer)
 
 void sml_connection_end(struct sml_connection *connection)
 {
-	if (connection->closing)
+	if (connection->channel.closing)
 		return;
-	connection->closing = true;
 	connection->was_silent = is_silent(&connection->peer);
 	connection->peer.heard_ns = sml_now_ns();
-	sml_stream_ignore(&connection->messages);
-	sml_stream_finish(&connection->messages);
-	end_when_sent(connection);
+	sml_channel_finish(&connection->channel);
 }
 
 /*
@@ -106,7 +90,7 @@ bool sml_connection_is_resent(const struct sml_connection *connection)
 	socklen_t length = sizeof(info);
 
 	return !connection->was_silent &&
-	       getsockopt(connection->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+	       getsockopt(connection->channel.fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
 	       info.tcpi_unacked > 0;
 }
 
@@ -118,17 +102,17 @@ void sml_connection_keep_alive(struct sml_connection *connection)
 	if (on == connection->kept_alive)
 		return;
 	connection->kept_alive = on;
-	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof(second));
-	setsockopt(connection->fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof(second));
+	setsockopt(connection->channel.fd, IPPROTO_TCP, TCP_KEEPIDLE, &second, sizeof(second));
+	setsockopt(connection->channel.fd, IPPROTO_TCP, TCP_KEEPINTVL, &second, sizeof(second));
 	/* Instead of a number of probes; also for what was sent and is not acknowledged. */
-	setsockopt(connection->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
+	setsockopt(connection->channel.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
 		   sizeof(patience_ms));
-	setsockopt(connection->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(connection->channel.fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
 bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 {
-	if (connection->closing)
+	if (connection->channel.closing)
 		return now_ns > connection->peer.heard_ns + LINGER_NS &&
 		       (now_ns > connection->peer.heard_ns + RESEND_NS ||
 			!sml_connection_is_resent(connection));
@@ -166,9 +150,8 @@ static uint8_t address_bytes(const struct sockaddr_storage *address, uint8_t byt
 	return 16;
 }
 
-static void locate(struct sml_connection *connection)
+static void locate(struct sml_connection *connection, int fd)
 {
-	int fd = connection->fd;
 	struct sml_peer *peer = &connection->peer;
 	struct sockaddr_storage theirs = {0}, ours = {0};
 	socklen_t theirs_bytes = sizeof(theirs), ours_bytes = sizeof(ours);
@@ -189,17 +172,7 @@ static struct sml_connection *connection_of(const struct sml_peer *peer)
 
 static int send_message(struct sml_peer *peer, const SmlControl__Envelope *message)
 {
-	struct sml_connection *connection = connection_of(peer);
-	int rc;
-
-	if (connection->closing)
-		return 0;
-	/*
-	 * Without memory, the peer gets nothing more, and its heartbeat ends the connection. With
-	 * TLS, the session is over then, and the next bytes that come end the connection.
-	 */
-	rc = sml_stream_write(&connection->messages, message);
-	return rc == -EPROTO ? 0 : rc;
+	return sml_channel_send(&connection_of(peer)->channel, message);
 }
 
 static void end(struct sml_peer *peer)
@@ -209,7 +182,7 @@ static void end(struct sml_peer *peer)
 
 static bool listens(const struct sml_peer *peer)
 {
-	return sml_stream_unsent_bytes(&connection_of(peer)->messages) <= MAX_UNREAD_BYTES;
+	return sml_stream_unsent_bytes(&connection_of(peer)->channel.stream) <= MAX_UNREAD_BYTES;
 }
 
 static uint64_t random_u64(void *context)
@@ -245,7 +218,8 @@ static void answer_plainly(struct sml_connection *connection, const char *text)
 
 	message.error = SML_ERROR_TLS;
 	message.text = (char *)(uintptr_t)text;
-	(void)sml_frame_write(connection->messages.wire_out, sml_envelope(ABORT, abort, &message));
+	(void)sml_frame_write(connection->channel.stream.wire_out,
+			      sml_envelope(ABORT, abort, &message));
 	sml_connection_end(connection);
 }
 
@@ -254,7 +228,8 @@ static void fail_tls(struct sml_connection *connection)
 {
 	char why[SML_SENTENCE_BYTES];
 
-	snprintf(why, sizeof(why), "TLS failed: %s", sml_tls_reason(connection->messages.tls));
+	snprintf(why, sizeof(why), "TLS failed: %s",
+		 sml_stream_tls_reason(&connection->channel.stream));
 	if (connection->peer.is_parent)
 		sml_uplink_failed(connection->server, why);
 	if (sml_peer_is_member(&connection->peer)) {
@@ -262,7 +237,7 @@ static void fail_tls(struct sml_connection *connection)
 		return;
 	}
 	sml_strangers_refused(connection, why, true);
-	if (sml_tls_peer_is_plain(connection->messages.tls))
+	if (sml_tls_peer_is_plain(connection->channel.stream.tls))
 		answer_plainly(connection, sml_tls_demand(connection->server->tls));
 	else
 		sml_connection_end(connection);
@@ -281,28 +256,7 @@ static void refuse_tls(struct sml_connection *connection)
 	answer_plainly(connection, "the switch does not accept TLS connections");
 }
 
-/* In one call. on_read() then takes or refuses what has come. */
-#define CALL_BYTES 16384
-
-/* ---- out ---- */
-
-/* Read, unless it waits for its next turn, and write what waits to be written. 0 or -errno. */
-static int watch_socket(struct sml_connection *connection)
-{
-	unsigned what = connection->waits ? 0 : SML_WATCH_READ;
-
-	if (evbuffer_get_length(connection->messages.wire_out) > 0)
-		what |= SML_WATCH_WRITE;
-	return sml_watch_set(connection->watch, what);
-}
-
-/* If the socket cannot be watched, the peer gets nothing, and its heartbeat ends the connection. */
-static void on_queued(struct evbuffer *out, const struct evbuffer_cb_info *info, void *context)
-{
-	(void)out;
-	if (info->n_added > 0)
-		(void)watch_socket(context);
-}
+/* ---- in and out ---- */
 
 static void report_broken(struct sml_connection *connection, int error)
 {
@@ -317,23 +271,6 @@ static void report_broken(struct sml_connection *connection, int error)
 	sml_connection_lose(connection, why);
 }
 
-/* Returns 0, or the error with which it has broken. */
-static int on_writable(struct sml_connection *connection)
-{
-	int error = sml_socket_send(connection->fd, connection->messages.wire_out, CALL_BYTES);
-
-	if (error == 0)
-		error = watch_socket(connection);
-	if (error)
-		return error;
-	if (connection->closing)
-		end_when_sent(connection);
-	sml_strangers_count(connection);
-	return 0;
-}
-
-/* ---- in ---- */
-
 /* A peer that was never a member: not always logged, but always counted. */
 static void turn_away(struct sml_connection *connection, const char *why)
 {
@@ -342,17 +279,36 @@ static void turn_away(struct sml_connection *connection, const char *why)
 	sml_connection_lose(connection, why);
 }
 
-/* Checks a message before it is complete and before it is unpacked. NULL: it may come. */
-static const char *reject(const struct sml_connection *connection, char *text, size_t bytes)
+static const char *reject(void *self, const struct sml_head *head, char *text, size_t bytes)
 {
-	uint8_t head_bytes[SML_RULES_HEAD_BYTES];
-	struct sml_head head = {
-		.bytes = head_bytes,
-		.n = sml_stream_peek(&connection->messages, head_bytes, sizeof(head_bytes)),
-		.whole = sml_stream_next_bytes(&connection->messages),
-	};
+	const struct sml_connection *connection = self;
 
-	return sml_jobs_reject(&connection->server->jobs, &connection->peer, &head, text, bytes);
+	return sml_jobs_reject(&connection->server->jobs, &connection->peer, head, text, bytes);
+}
+
+/* A status is as much work as a whole call may do. */
+static bool take_message(void *self, SmlControl__Envelope *message)
+{
+	struct sml_connection *connection = self;
+
+	sml_jobs_message(&connection->server->jobs, &connection->peer, message, sml_now_ns());
+	return message->body_case != SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST;
+}
+
+static void ended(void *self, int error, const char *why)
+{
+	struct sml_connection *connection = self;
+	const struct sml_stream *stream = &connection->channel.stream;
+
+	if (error != -EPROTO)
+		report_broken(connection, error);
+	else if (*sml_stream_tls_reason(stream))
+		fail_tls(connection);
+	else if (stream->tls == NULL && sml_tls_is_hello(stream->in))
+		refuse_tls(connection);
+	else
+		turn_away(connection,
+			  why ? why : "it sent something that is not a control message");
 }
 
 void sml_connection_classify(struct sml_connection *connection)
@@ -362,125 +318,35 @@ void sml_connection_classify(struct sml_connection *connection)
 
 	if (class == connection->class)
 		return;
-	sml_watch_set_class(connection->watch, class);
+	sml_watch_set_class(connection->channel.watch, class);
 	connection->class = class;
 }
 
-/* Read one message, like sml_stream_read(). Counts how many messages it is worth. */
-static int take_message(struct sml_connection *connection, unsigned *worth)
-{
-	SmlControl__Envelope *message;
-	int rc = sml_stream_read(&connection->messages, &message);
-
-	if (rc <= 0)
-		return rc;
-	sml_jobs_message(&connection->server->jobs, &connection->peer, message, sml_now_ns());
-	/* A status is as much work as a whole call may do. */
-	*worth += message->body_case == SML_CONTROL__ENVELOPE__BODY_STATUS_REQUEST
-			  ? SML_CALL_MESSAGES
-			  : 1;
-	sml_control__envelope__free_unpacked(message, NULL);
-	return rc;
-}
-
-/* Process what is there, but no more than one call may do. NULL, or why to turn the peer away. */
-static const char *take_messages(struct sml_connection *connection, char *text, size_t bytes)
-{
-	unsigned worth = 0;
-	int rc = 1;
-
-	while (!connection->closing && worth < SML_CALL_MESSAGES && rc > 0) {
-		if (reject(connection, text, bytes) != NULL)
-			return text;
-		rc = take_message(connection, &worth);
-	}
-	connection->waits = rc > 0 && !connection->closing;
-	(void)watch_socket(connection);
-	/* Process the rest of its messages after all others have had their turn. */
-	if (connection->waits)
-		sml_watch_at(connection->watch, 0);
-	return rc < 0 ? "it sent something that is not a control message" : NULL;
-}
-
-static void on_read(struct sml_connection *connection)
-{
-	struct sml_stream *messages = &connection->messages;
-	uint64_t began_ns = sml_cpu_ns();
-	char text[SML_SENTENCE_BYTES];
-	const char *why;
-
-	if (!connection->closing && sml_stream_step(messages) < 0) {
-		fail_tls(connection);
-		return;
-	}
-	why = take_messages(connection, text, sizeof(text));
-	connection->used_ns += sml_cpu_ns() - began_ns;
-	sml_connection_classify(connection);
-	if (connection->closing)
-		sml_stream_ignore(messages);
-	else if (why != NULL && messages->tls == NULL && sml_tls_is_hello(messages->in))
-		refuse_tls(connection);
-	else if (why != NULL)
-		turn_away(connection, why);
-	else
-		sml_strangers_count(connection);
-}
-
-static void on_readable(struct sml_connection *connection)
-{
-	int n;
-
-	errno = ENOMEM; /* evbuffer_read() does not say so itself */
-	n = evbuffer_read(connection->messages.wire_in, connection->fd, CALL_BYTES);
-	if (n > 0)
-		on_read(connection);
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		report_broken(connection, n == 0 ? connection->broken : -errno);
-}
-
-/*
- * One of them in a turn, because each may free the connection. The others stay ready. A peer that
- * has closed it cannot be written to, but may have said why before: that is read first, and then
- * the end is found. A connection that waits for its next turn has messages that have been read; its
- * time is always due, so it is served here before anything is written.
- */
-static void serve_connection(void *self, unsigned what)
+static void serve(void *self, unsigned what)
 {
 	struct sml_connection *connection = self;
-	int error = 0;
+	uint64_t began_ns = sml_cpu_ns();
 
-	if (what & SML_WATCH_TIME) {
-		on_read(connection);
+	if (!sml_channel_serve(&connection->channel, what))
 		return;
-	}
-	if (what & SML_WATCH_WRITE)
-		error = on_writable(connection);
-	if (error)
-		connection->broken = error;
-	if (error && !(what & SML_WATCH_READ))
-		report_broken(connection, error);
-	else if (what & SML_WATCH_READ && (error || !(what & SML_WATCH_WRITE)))
-		on_readable(connection);
+	connection->used_ns += sml_cpu_ns() - began_ns;
+	sml_connection_classify(connection);
+	sml_strangers_count(connection);
 }
 
 /* ---- the beginning ---- */
-
-static int start_watching(struct sml_connection *connection)
-{
-	connection->watch = sml_watch_new(connection->server->loop, connection->fd,
-					  serve_connection, connection);
-	if (connection->watch == NULL ||
-	    evbuffer_add_cb(connection->messages.wire_out, on_queued, connection) == NULL)
-		return -ENOMEM;
-	sml_watch_set_class(connection->watch, SML_TURN_STRANGERS);
-	return watch_socket(connection);
-}
 
 /* NULL: no memory. The descriptor is closed then. */
 static struct sml_connection *open_connection(struct sml_server *server, int fd,
 					      struct sml_tls *tls, const char *host)
 {
 	struct sml_connection *connection = calloc(1, sizeof(*connection));
+	const struct sml_channel_owner owner = {.self = connection,
+						.serve = serve,
+						.objects = reject,
+						.received = take_message,
+						.ended = ended,
+						.max_unsent = SIZE_MAX};
 	int one = 1;
 
 	if (connection == NULL) {
@@ -488,7 +354,6 @@ static struct sml_connection *open_connection(struct sml_server *server, int fd,
 		return NULL;
 	}
 	connection->server = server;
-	connection->fd = fd;
 	connection->peer.heard_ns = connection->stranger_ns = sml_now_ns();
 	connection->class = SML_TURN_STRANGERS;
 	connection->next = server->connections;
@@ -497,12 +362,13 @@ static struct sml_connection *open_connection(struct sml_server *server, int fd,
 	server->connections = connection;
 	server->n_connections++;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	locate(connection);
-	if (sml_stream_open(&connection->messages, tls, host, NULL, NULL) == 0 &&
-	    start_watching(connection) == 0)
-		return connection;
-	sml_connection_free(connection);
-	return NULL;
+	locate(connection, fd);
+	if (sml_channel_open(&connection->channel, server->loop, fd, tls, host, &owner) < 0) {
+		sml_connection_free(connection);
+		return NULL;
+	}
+	sml_watch_set_class(connection->channel.watch, SML_TURN_STRANGERS);
+	return connection;
 }
 
 void sml_connection_open(struct sml_server *server, int fd)
@@ -513,12 +379,5 @@ void sml_connection_open(struct sml_server *server, int fd)
 
 struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd)
 {
-	struct sml_uplink *uplink = &server->uplink;
-	struct sml_connection *connection = open_connection(server, fd, uplink->tls, uplink->host);
-
-	/* A TLS client sends first. */
-	if (connection == NULL || sml_stream_step(&connection->messages) == 0)
-		return connection;
-	sml_connection_free(connection);
-	return NULL;
+	return open_connection(server, fd, server->uplink.tls, server->uplink.host);
 }

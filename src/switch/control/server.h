@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
-#include "control/stream.h"
+#include "control/channel.h"
 #include "job/switch.h"
 #include "net/address.h"
 #include "switch/dataplane.h"
@@ -37,19 +37,18 @@
  *	SML_TURN_STRANGERS  all others: accepting, handshakes, joining, questions
  *
  * While a class has work, no class below it is served; and a turn serves at most SML_TURN_CALLS
- * connections, or those that fit in SML_TURN_NS. One call processes at most SML_CALL_MESSAGES
- * messages of a connection; the rest waits for its next call. A member that uses more than
- * SML_MEMBER_CPU_NS of the thread between two ticks is served with the strangers until the next
- * tick.
+ * connections, or those that fit in SML_TURN_NS. One call processes at most
+ * SML_CHANNEL_TURN_MESSAGES messages of a connection; the rest waits for its next call. A member
+ *that uses more than SML_MEMBER_CPU_NS of the thread between two ticks is served with the strangers
+ *until the next tick.
  *
  * The invariant: once a member's bytes have come, at most one stranger's call is served before it.
  */
 
 enum sml_turn_class { SML_TURN_CLOCK, SML_TURN_MEMBERS, SML_TURN_STRANGERS, SML_TURN_CLASSES };
 
-#define SML_TURN_CALLS	  16
-#define SML_TURN_NS	  2000000ull
-#define SML_CALL_MESSAGES 16
+#define SML_TURN_CALLS 16
+#define SML_TURN_NS    2000000ull
 /* Of 100 ms. */
 #define SML_MEMBER_CPU_NS 500000ull
 /* The connections that one call accepts, and that one tick closes. */
@@ -77,18 +76,12 @@ struct sml_uplink {
 struct sml_connection {
 	struct sml_server *server;
 	struct sml_connection *previous, *next;
-	int fd;
-	struct sml_watch *watch;    /* its socket, and its next turn */
-	struct sml_stream messages; /* between the socket's bytes and messages */
-	struct sml_peer peer;	    /* the jobs' view of it */
-	uint64_t stranger_ns;	    /* since when it has no job */
-	size_t held_bytes;	    /* as strangers.c has counted them */
-	uint64_t used_ns;	    /* of the thread's processor, since the last tick */
+	struct sml_channel channel;
+	struct sml_peer peer; /* the jobs' view of it */
+	uint64_t stranger_ns; /* since when it has no job */
+	size_t held_bytes;    /* as strangers.c has counted them */
+	uint64_t used_ns;     /* of the thread's processor, since the last tick */
 	enum sml_turn_class class;
-	int broken; /* why writing to it has failed (negative); what it has said is still read */
-	bool waits; /* it has sent more than fits in a turn; no more is read until that is processed
-		     */
-	bool closing;	 /* written data is sent, then the connection ends; nothing more is read */
 	bool was_silent; /* when it began to close: its host may be gone */
 	bool kept_alive; /* the kernels find out whether the peer's host is there */
 };

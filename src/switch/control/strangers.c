@@ -80,7 +80,7 @@ void sml_strangers_count(struct sml_connection *connection)
 	struct sml_server *server = connection->server;
 	size_t held = sml_peer_is_member(&connection->peer)
 			      ? 0
-			      : sml_stream_held_bytes(&connection->messages);
+			      : sml_stream_held_bytes(&connection->channel.stream);
 
 	server->held_bytes += held - connection->held_bytes;
 	connection->held_bytes = held;
@@ -94,7 +94,7 @@ static void name_peer(const struct sml_connection *connection, char *text, size_
 	socklen_t length = sizeof(address);
 	char host[64] = "?"; /* with the zone, which sml_sockaddr_text() leaves out */
 
-	if (getpeername(connection->fd, &address.any, &length) == 0)
+	if (getpeername(connection->channel.fd, &address.any, &length) == 0)
 		(void)getnameinfo(&address.any, length, host, sizeof(host), NULL, 0,
 				  NI_NUMERICHOST);
 	sml_host_port_text(text, bytes, host, ntohs(address.v4.sin_port));

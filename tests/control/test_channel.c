@@ -8,30 +8,38 @@
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "control/channel.h"
 #include "control/envelope.h"
-#include "lib/control/channel.h"
 #include "support/test.h"
 #include "switchml.h"
 
 /* What a channel has told its owner, in this order. */
 struct told {
+	struct sml_channel channel;
 	unsigned n_messages, n_before_the_end;
 	bool ended;
 	int error;
 };
 
-static void received(void *self, const SmlControl__Envelope *message)
+static void serve(void *self, unsigned what)
+{
+	(void)sml_channel_serve(&((struct told *)self)->channel, what);
+}
+
+static bool received(void *self, SmlControl__Envelope *message)
 {
 	struct told *told = self;
 
 	assert_int_equal(message->body_case, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	told->n_messages++;
+	return true;
 }
 
-static void ended(void *self, int error)
+static void ended(void *self, int error, const char *why)
 {
 	struct told *told = self;
 
+	(void)why;
 	told->ended = true;
 	told->error = error;
 	told->n_before_the_end = told->n_messages;
@@ -64,16 +72,15 @@ static void ping(struct sml_channel *channel)
 static void write_to_one_that_has_gone(unsigned n_messages)
 {
 	struct told told = {.n_messages = 0};
-	const struct sml_channel_owner owner = {&told, NULL, received, ended};
-	struct sml_channel *channel;
+	const struct sml_channel_owner owner = {&told, serve, NULL, received, ended, SIZE_MAX};
+	struct sml_channel *channel = &told.channel;
 	struct sml_loop *loop;
 	int fds[2];
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
 			 0);
 	assert_int_equal(sml_loop_open(&loop), 0);
-	channel = sml_channel_open(loop, fds[0], NULL, NULL, &owner);
-	assert_non_null(channel);
+	assert_int_equal(sml_channel_open(channel, loop, fds[0], NULL, NULL, &owner), 0);
 	ping(channel);
 	say_aborts(fds[1], n_messages);
 	close(fds[1]);
