@@ -7,10 +7,47 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "control/socket.h"
 
 /* What one turn reads, and what it writes. */
 #define TURN_BYTES 16384
+
+/* ---- the socket ---- */
+
+/* Chains that one call sends. */
+#define PARTS 8
+
+static ssize_t send_parts(int fd, struct evbuffer *out, size_t most)
+{
+	struct evbuffer_iovec parts[PARTS];
+	int n = evbuffer_peek(out, (ev_ssize_t)most, NULL, parts, PARTS), used = 0;
+	struct msghdr message = {.msg_iov = parts};
+	size_t bytes = 0;
+
+	for (; used < n && used < PARTS && bytes < most; used++) {
+		if (parts[used].iov_len > most - bytes)
+			parts[used].iov_len = most - bytes;
+		bytes += parts[used].iov_len;
+	}
+	message.msg_iovlen = (size_t)used;
+	return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+int sml_socket_send(int fd, struct evbuffer *out, size_t most)
+{
+	while (most > 0 && evbuffer_get_length(out) > 0) {
+		ssize_t sent = send_parts(fd, out, most);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (sent < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		evbuffer_drain(out, (size_t)sent);
+		most -= (size_t)sent;
+	}
+	return 0;
+}
+
+/* ---- turns ---- */
 
 /* In the next turn, after all others have had theirs. */
 static void go_on_later(struct sml_channel *channel)
@@ -86,18 +123,18 @@ static bool peer_listens(const struct sml_channel *channel)
 static const char *object(struct sml_channel *channel, char *text, size_t text_bytes)
 {
 	uint8_t bytes[SML_HEAD_BYTES];
-	const struct sml_head head = sml_stream_head(&channel->stream, bytes);
+	const struct sml_head head = sml_frame_head(channel->stream.in, bytes);
 
 	return head.whole > 0 && channel->owner.objects
 		       ? channel->owner.objects(channel->owner.self, &head, text, text_bytes)
 		       : NULL;
 }
 
-/* As sml_stream_read(). Sets *goes_on. */
+/* As sml_frame_read(). Sets *goes_on. */
 static int take_message(struct sml_channel *channel, bool *goes_on)
 {
 	SmlControl__Envelope *message;
-	int result = sml_stream_read(&channel->stream, &message);
+	int result = sml_frame_read(channel->stream.in, &message);
 
 	if (result <= 0)
 		return result;

@@ -92,4 +92,10 @@ void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns);
 /* More than once is allowed. */
 void sml_channel_close(struct sml_channel *channel);
 
+/*
+ * For connections that are no channels: send at most `most` bytes of the buffer, as many as the
+ * socket takes now. This raises no SIGPIPE, which could end the application. Returns 0 or -errno.
+ */
+int sml_socket_send(int fd, struct evbuffer *out, size_t most);
+
 #endif

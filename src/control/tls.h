@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * TLS 1.3 for control connections, for both ends, with OpenSSL. It knows no socket: wire bytes go
- * in and out through evbuffers, like messages in frame.h. So the switch's event loop, the library's
- * and a blocking command all drive the same code, and nothing here waits or raises SIGPIPE.
+ * in and out through evbuffers, like messages in stream.h. So the switch's event loop, the
+ *library's and a blocking command all drive the same code, and nothing here waits or raises
+ *SIGPIPE.
  *
  *	wire in  --> decrypt --> messages in	(sml_frame_read)
  *	wire out <-- encrypt <-- messages out	(sml_frame_write)

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "control/envelope.h"
-#include "control/frame.h"
+#include "control/stream.h"
 #include "support/test.h"
 
 static void write_ping(struct evbuffer *out, uint64_t time_ns)

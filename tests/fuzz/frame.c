@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The bytes of a control connection, correct or not, in pieces of any size. */
-#include "control/frame.h"
+#include "control/stream.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

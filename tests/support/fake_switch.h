@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "control/frame.h"
+#include "control/stream.h"
 
 struct fake_switch {
 	/* Serves the connection, which is closed when it returns. Called in a thread. */

@@ -7,7 +7,7 @@
 #ifndef SML_TESTS_MESSAGES_H
 #define SML_TESTS_MESSAGES_H
 
-#include "control/frame.h"
+#include "control/stream.h"
 #include "sim/gen.h"
 
 #define DRAFT_BYTES 4096

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "control/frame.h"
+#include "control/stream.h"
 #include "control/tls.h"
 #include "core/wire.h"
 #include "switch/switch.h"

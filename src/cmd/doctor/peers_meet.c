@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "cmd/doctor/peers.h"
-#include "control/socket.h"
+#include "control/channel.h"
 #include "control/text.h"
 
 #define MAX_STRANGERS 128

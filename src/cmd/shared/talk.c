@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "control/socket.h"
+#include "control/channel.h"
 
 /* Who does not read for so long does not answer either. */
 #define SEND_MS 5000
@@ -65,11 +65,11 @@ int sml_talk_send(struct sml_talk *talk, const SmlControl__Envelope *message)
 	return error ? error : step(talk);
 }
 
-/* As sml_stream_read(), of what the rules allow. */
+/* As sml_frame_read(), of what the rules allow. */
 static int read_message(struct sml_talk *talk, SmlControl__Envelope **message)
 {
 	uint8_t bytes[SML_HEAD_BYTES];
-	const struct sml_head head = sml_stream_head(&talk->stream, bytes);
+	const struct sml_head head = sml_frame_head(talk->stream.in, bytes);
 	char why[256];
 
 	if (head.whole > 0 &&
@@ -77,7 +77,7 @@ static int read_message(struct sml_talk *talk, SmlControl__Envelope **message)
 		snprintf(talk->text, sizeof(talk->text), "%s: is it %s?", why, talk->who);
 		return -EPROTO;
 	}
-	return sml_stream_read(&talk->stream, message);
+	return sml_frame_read(talk->stream.in, message);
 }
 
 int sml_talk_take(struct sml_talk *talk, SmlControl__Envelope **message)

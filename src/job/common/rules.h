@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "control/frame.h"
+#include "control/stream.h"
 
 #define SML_RULES_MESSAGES 64
 

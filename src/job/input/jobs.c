@@ -5,8 +5,8 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "control/frame.h"
 #include "control/scan.h"
+#include "control/stream.h"
 #include "job/join/join.h"
 #include "job/members/job.h"
 #include "job/members/members.h"

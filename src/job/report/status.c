@@ -9,7 +9,7 @@
 #include "control/envelope.h"
 
 #define MAX_COUNTERS (SML_VERDICTS + 16)
-/* Of a message of 1 MiB at most (control/frame.h), for the ranks of all jobs: 4,096 with ease. */
+/* Of a message of 1 MiB at most (control/stream.h), for the ranks of all jobs: 4,096 with ease. */
 #define WORKERS_BYTES (768u << 10)
 
 struct counters {

@@ -11,8 +11,8 @@
 
 #include "base/least.h"
 #include "control/envelope.h"
-#include "control/frame.h"
 #include "control/scan.h"
+#include "control/stream.h"
 #include "control/text.h"
 #include "job/join/join.h"
 #include "job/states/states.h"

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "control/frame.h"
+#include "control/stream.h"
 #include "job/rank/session.h"
 #include "lib/control/endpoints.h"
 #include "lib/settings/settings.h"

@@ -6,7 +6,7 @@
 #ifndef SML_LIB_STALL_REPORT_H
 #define SML_LIB_STALL_REPORT_H
 
-#include "control/frame.h"
+#include "control/stream.h"
 #include "core/wire.h"
 #include "job/common/waits.h"
 

@@ -8,7 +8,7 @@
 #ifndef SML_LIB_LINE_H
 #define SML_LIB_LINE_H
 
-#include "control/frame.h"
+#include "control/stream.h"
 #include "core/pool.h"
 #include "core/resume.h"
 #include "core/worker.h"
