@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
@@ -380,4 +381,54 @@ void sml_connection_open(struct sml_server *server, int fd)
 struct sml_connection *sml_connection_open_parent(struct sml_server *server, int fd)
 {
 	return open_connection(server, fd, server->uplink.tls, server->uplink.host);
+}
+
+/* Without descriptors, the port stays readable: pause, to avoid a busy loop. */
+static void stop_accepting(struct sml_server *server)
+{
+	(void)sml_watch_set(server->accept, 0);
+	server->accepts_none = true;
+	sml_strangers_evict_half(server);
+}
+
+/* Not more often, or a stranger could fill the log. */
+#define TELL_ROOM_NS (60 * SML_NS_PER_SEC)
+
+static void log_no_room(struct sml_server *server, int error)
+{
+	uint64_t now_ns = sml_now_ns();
+	struct rlimit files = {0};
+
+	if (server->room_logged_ns != 0 && now_ns - server->room_logged_ns < TELL_ROOM_NS)
+		return;
+	server->room_logged_ns = now_ns;
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	sml_switch_log(SML_LOG_WARN,
+		       "a connection cannot be accepted: %s. The limit of descriptors is %llu: "
+		       "raise it (ulimit -n; LimitNOFILE= of a service)",
+		       strerror(error), (unsigned long long)files.rlim_cur);
+}
+
+static bool is_out_of_room(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+void sml_connection_accept(void *context, unsigned what)
+{
+	struct sml_server *server = context;
+
+	(void)what;
+	for (unsigned i = 0; i < SML_CALL_ACCEPTS; i++) {
+		int fd = sml_fd_own(
+			accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+
+		if (fd < 0 && is_out_of_room(errno)) {
+			log_no_room(server, errno);
+			stop_accepting(server);
+		}
+		if (fd < 0)
+			break;
+		sml_connection_open(server, fd);
+	}
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The control plane's event loop: accepting, time, notes of the dataplane. See server.h. */
+/* The control plane's event loop: time, notes of the dataplane, the beginning and the end. See
+ * server.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,58 +27,6 @@ _Static_assert((int)SML_TURN_CLASSES <= (int)SML_LOOP_CLASSES, "each class has a
 #define STOP_NS (300 * SML_NS_PER_MS)
 /* And if it was lost on the way. */
 #define STOP_RESEND_NS (4 * SML_NS_PER_SEC)
-
-/* ---- accepting ---- */
-
-/* Without descriptors, the port stays readable: pause, to avoid a busy loop. */
-static void stop_accepting(struct sml_server *server)
-{
-	(void)sml_watch_set(server->accept, 0);
-	server->accepts_none = true;
-	sml_strangers_evict_half(server);
-}
-
-/* Not more often, or a stranger could fill the log. */
-#define TELL_ROOM_NS (60 * SML_NS_PER_SEC)
-
-static void log_no_room(struct sml_server *server, int error)
-{
-	uint64_t now_ns = sml_now_ns();
-	struct rlimit files = {0};
-
-	if (server->room_logged_ns != 0 && now_ns - server->room_logged_ns < TELL_ROOM_NS)
-		return;
-	server->room_logged_ns = now_ns;
-	(void)getrlimit(RLIMIT_NOFILE, &files);
-	sml_switch_log(SML_LOG_WARN,
-		       "a connection cannot be accepted: %s. The limit of descriptors is %llu: "
-		       "raise it (ulimit -n; LimitNOFILE= of a service)",
-		       strerror(error), (unsigned long long)files.rlim_cur);
-}
-
-static bool is_out_of_room(int error)
-{
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-static void on_accept(void *context, unsigned what)
-{
-	struct sml_server *server = context;
-
-	(void)what;
-	for (unsigned i = 0; i < SML_CALL_ACCEPTS; i++) {
-		int fd = sml_fd_own(
-			accept4(server->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-
-		if (fd < 0 && is_out_of_room(errno)) {
-			log_no_room(server, errno);
-			stop_accepting(server);
-		}
-		if (fd < 0)
-			break;
-		sml_connection_open(server, fd);
-	}
-}
 
 /* ---- time ---- */
 
@@ -375,7 +324,8 @@ static int listen_on_port(struct sml_server *server)
 {
 	if (listen(server->listen_fd, BACKLOG) < 0)
 		return -errno;
-	server->accept = sml_watch_new(server->loop, server->listen_fd, on_accept, server);
+	server->accept =
+		sml_watch_new(server->loop, server->listen_fd, sml_connection_accept, server);
 	if (server->accept == NULL)
 		return -ENOMEM;
 	sml_watch_set_class(server->accept, SML_TURN_STRANGERS);

@@ -142,6 +142,9 @@ extern const struct sml_jobs_output sml_server_output;
 
 /* ---- connections (connection.c) ---- */
 
+/* The watch's function of the port: some peers have come. context is the server. */
+void sml_connection_accept(void *context, unsigned what);
+
 /* Serve a peer. Takes the descriptor, and may close other strangers to make room. */
 void sml_connection_open(struct sml_server *server, int fd);
 
