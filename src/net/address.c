@@ -35,16 +35,22 @@ void sml_sockaddr_map(union sml_sockaddr *address)
 	memcpy(address->v6.sin6_addr.s6_addr + 12, &v4.sin_addr, sizeof(v4.sin_addr));
 }
 
-const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
+const uint8_t *sml_sockaddr_bytes(const union sml_sockaddr *address, uint8_t *n)
 {
 	const uint8_t *v6 = address->v6.sin6_addr.s6_addr;
 	bool is_v6 = address->any.sa_family == AF_INET6;
 	bool is_mapped = is_v6 && IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr);
-	const void *bytes = is_mapped ? v6 + 12
-			    : is_v6   ? (const void *)v6
-				      : (const void *)&address->v4.sin_addr;
 
-	if (!inet_ntop(is_v6 && !is_mapped ? AF_INET6 : AF_INET, bytes, text, INET6_ADDRSTRLEN))
+	*n = is_v6 && !is_mapped ? 16 : is_v6 || address->any.sa_family == AF_INET ? 4 : 0;
+	return is_mapped ? v6 + 12 : is_v6 ? v6 : (const uint8_t *)&address->v4.sin_addr;
+}
+
+const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text)
+{
+	uint8_t n;
+	const uint8_t *bytes = sml_sockaddr_bytes(address, &n);
+
+	if (!inet_ntop(n == 16 ? AF_INET6 : AF_INET, bytes, text, INET6_ADDRSTRLEN))
 		strcpy(text, "?");
 	return text;
 }

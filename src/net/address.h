@@ -39,6 +39,9 @@ void sml_sockaddr_set_port(union sml_sockaddr *address, uint16_t port);
 /* Map an IPv4 address into IPv6, as a dual-stack socket uses it. */
 void sml_sockaddr_map(union sml_sockaddr *address);
 
+/* Its bytes, 4 or 16 of them; a mapped IPv4 address counts as IPv4. *n is 0: neither family. */
+const uint8_t *sml_sockaddr_bytes(const union sml_sockaddr *address, uint8_t *n);
+
 /* "10.0.0.3" or "fe80::1", without the port. text has INET6_ADDRSTRLEN bytes. */
 const char *sml_sockaddr_text(const union sml_sockaddr *address, char *text);
 

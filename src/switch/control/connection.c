@@ -8,7 +8,6 @@
  *	   \--- garbage, 10 s without joining, the peer's end ------------>/
  */
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,41 +128,22 @@ bool sml_connection_is_over(struct sml_connection *connection, uint64_t now_ns)
 /* A peer that leaves this much unread gets no more answers. */
 #define MAX_UNREAD_BYTES (64u << 10)
 
-/* The bytes of an address; a mapped IPv4 address counts as IPv4. 0: neither family. */
-static uint8_t address_bytes(const struct sockaddr_storage *address, uint8_t bytes[16])
-{
-	struct sockaddr_in6 v6;
-	struct sockaddr_in v4;
-
-	if (address->ss_family == AF_INET) {
-		memcpy(&v4, address, sizeof(v4));
-		memcpy(bytes, &v4.sin_addr, 4);
-		return 4;
-	}
-	if (address->ss_family != AF_INET6)
-		return 0;
-	memcpy(&v6, address, sizeof(v6));
-	if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-		memcpy(bytes, v6.sin6_addr.s6_addr + 12, 4);
-		return 4;
-	}
-	memcpy(bytes, &v6.sin6_addr, 16);
-	return 16;
-}
-
 static void locate(struct sml_connection *connection, int fd)
 {
 	struct sml_peer *peer = &connection->peer;
-	struct sockaddr_storage theirs = {0}, ours = {0};
+	union sml_sockaddr theirs = {.v6 = {0}}, ours = {.v6 = {0}};
 	socklen_t theirs_bytes = sizeof(theirs), ours_bytes = sizeof(ours);
-	uint8_t own[16] = {0};
+	const uint8_t *bytes;
 	uint8_t n;
 
-	if (getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) == 0)
-		peer->address_bytes = address_bytes(&theirs, peer->address);
-	if (getsockname(fd, (struct sockaddr *)&ours, &ours_bytes) == 0 &&
-	    (n = address_bytes(&ours, own)) == peer->address_bytes)
-		peer->is_local = memcmp(own, peer->address, n) == 0;
+	if (getpeername(fd, &theirs.any, &theirs_bytes) == 0) {
+		bytes = sml_sockaddr_bytes(&theirs, &peer->address_bytes);
+		memcpy(peer->address, bytes, peer->address_bytes);
+	}
+	if (getsockname(fd, &ours.any, &ours_bytes) == 0) {
+		bytes = sml_sockaddr_bytes(&ours, &n);
+		peer->is_local = n == peer->address_bytes && memcmp(bytes, peer->address, n) == 0;
+	}
 }
 
 static struct sml_connection *connection_of(const struct sml_peer *peer)
