@@ -78,8 +78,8 @@ int sml_switch_options_reread(struct sml_switch_options *options, struct sml_swi
  * Where the file has the setting that an error of sml_switch_open() is about, as text to put behind
  * it: " (FILE, line N: NAME = VALUE)". "" if the error names no option whose value is the file's.
  */
-void sml_switch_options_location(struct sml_switch_options *options, const char *error, char *text,
-				 size_t bytes);
+void sml_switch_options_location(const struct sml_switch_options *options, const char *error,
+				 char *text, size_t bytes);
 
 void sml_switch_options_free(struct sml_switch_options *options);
 

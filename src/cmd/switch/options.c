@@ -214,18 +214,18 @@ static const struct {
 };
 
 /* Where the text is; NULL: the option has none. */
-static const char **text_of(struct sml_switch_options *options, int key)
+static const char *const *text_of(const struct sml_switch_options *options, int key)
 {
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		if (texts[i].key == key)
-			return (const char **)((char *)options + texts[i].member);
+			return (const char *const *)((const char *)options + texts[i].member);
 	return NULL;
 }
 
 static error_t take_setting(struct reader *reader, int key, const char *text)
 {
 	struct sml_switch_config *config = &reader->options->config;
-	const char **kept = text_of(reader->options, key);
+	const char **kept = (const char **)(uintptr_t)text_of(reader->options, key);
 
 	if (kept != NULL)
 		*kept = text;
@@ -448,14 +448,14 @@ static bool names_option(const char *text, const char *name)
 	return false;
 }
 
-void sml_switch_options_location(struct sml_switch_options *options, const char *error, char *text,
-				 size_t bytes)
+void sml_switch_options_location(const struct sml_switch_options *options, const char *error,
+				 char *text, size_t bytes)
 {
 	*text = '\0';
 	for (const struct argp_option *option = option_list; option->name != NULL; option++) {
 		const struct sml_switch_setting *setting =
 			sml_switch_file_find(&options->file, option->name);
-		const char **kept = text_of(options, option->key);
+		const char *const *kept = text_of(options, option->key);
 
 		/* The command line's value may be equal, but it is another string. */
 		if (setting == NULL || kept == NULL || *kept != setting->value ||
