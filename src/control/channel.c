@@ -193,12 +193,15 @@ static bool read_some(struct sml_channel *channel)
 	return take_messages(channel);
 }
 
-/* Only the last of these calls the owner, who may close the channel. */
+/*
+ * One of them in a turn, because each may close the channel. Received messages come first: their
+ * answers are sent together.
+ */
 bool sml_channel_serve(struct sml_channel *channel, unsigned what)
 {
 	if (channel->over)
 		return false;
-	if (what & SML_WATCH_WRITE)
+	if (what & SML_WATCH_WRITE && !(channel->waits && peer_listens(channel)))
 		write_some(channel);
 	if (channel->waits)
 		return take_messages(channel);
