@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection of the control port whose peer has said something and closed it, with data unread:
- * then writing fails at once. What the peer has said is read first, as in
- * test_channel.c. Connections are socket pairs.
+ * A channel (control/channel.c), here a connection of the control port, whose peer has said
+ * something and closed it, with data unread: then writing fails at once. What the peer has said is
+ * read first. Connections are socket pairs.
  */
 #include <string.h>
 #include <sys/socket.h>
