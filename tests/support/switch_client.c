@@ -41,38 +41,32 @@ static int connect_to(const char *address, uint16_t port, int type)
 	return fd;
 }
 
-/* ---- TLS ---- */
+/* ---- control ---- */
 
-/* Pass received bytes, and the bytes to send (or NULL), through the session. */
-static void step(struct client *client, struct evbuffer *wire_in, struct evbuffer *messages_out)
+static void flush(struct client *client)
 {
-	struct evbuffer *wire_out = evbuffer_new(), *nothing = evbuffer_new();
+	struct evbuffer *out = client->stream.wire_out;
+	size_t n = evbuffer_get_length(out);
 
-	assert_true(wire_out != NULL && nothing != NULL);
-	if (sml_tls_step(client->tls, wire_in, client->in,
-			 messages_out != NULL ? messages_out : nothing, wire_out) < 0)
-		fail_msg("TLS: %s", sml_tls_reason(client->tls));
-	if (evbuffer_get_length(wire_out) > 0)
-		client_send_bytes(client, evbuffer_pullup(wire_out, -1),
-				  evbuffer_get_length(wire_out));
-	evbuffer_free(nothing);
-	evbuffer_free(wire_out);
+	if (n > 0)
+		client_send_bytes(client, evbuffer_pullup(out, -1), n);
+	evbuffer_drain(out, n);
+}
+
+static void step(struct client *client)
+{
+	if (sml_stream_step(&client->stream) < 0)
+		fail_msg("TLS: %s", sml_stream_tls_reason(&client->stream));
+	flush(client);
 }
 
 /* Like evbuffer_read(), for messages. */
 static int read_some(struct client *client)
 {
-	struct evbuffer *wire_in;
-	int n;
+	int n = evbuffer_read(client->stream.wire_in, client->tcp, 65536);
 
-	if (client->tls == NULL)
-		return evbuffer_read(client->in, client->tcp, 65536);
-	wire_in = evbuffer_new();
-	assert_non_null(wire_in);
-	n = evbuffer_read(wire_in, client->tcp, 65536);
 	if (n > 0)
-		step(client, wire_in, NULL);
-	evbuffer_free(wire_in);
+		step(client);
 	return n;
 }
 
@@ -80,15 +74,13 @@ static void shake_hands(struct client *client)
 {
 	struct pollfd fd = {.fd = client->tcp, .events = POLLIN};
 
-	while (!sml_tls_is_up(client->tls)) {
+	while (!sml_stream_is_known(&client->stream)) {
 		assert_int_equal(poll(&fd, 1, CLIENT_WAIT_MS), 1);
 		assert_true(read_some(client) > 0);
 	}
 }
 
-/* ---- control ---- */
-
-void client_open(struct client *client, const char *address, uint16_t port)
+void client_open_tls(struct client *client, const char *address, uint16_t port, struct sml_tls *tls)
 {
 	int one = 1;
 
@@ -96,27 +88,22 @@ void client_open(struct client *client, const char *address, uint16_t port)
 	client->tcp = connect_to(address, port, SOCK_STREAM);
 	/* As in the library: two messages in a row must not wait for each other. */
 	setsockopt(client->tcp, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	client->in = evbuffer_new();
-	assert_non_null(client->in);
+	assert_int_equal(sml_stream_open(&client->stream, tls, address), 0);
+	step(client);
 }
 
-void client_open_tls(struct client *client, const char *address, uint16_t port, struct sml_tls *tls)
+void client_open(struct client *client, const char *address, uint16_t port)
 {
-	client_open(client, address, port);
-	client->tls = sml_tls_begin(tls, address);
-	assert_non_null(client->tls);
-	step(client, NULL, NULL);
+	client_open_tls(client, address, port, NULL);
 }
 
 void client_close(struct client *client)
 {
-	sml_tls_end(client->tls);
 	if (client->tcp >= 0)
 		close(client->tcp);
 	if (client->udp >= 0)
 		close(client->udp);
-	if (client->in != NULL)
-		evbuffer_free(client->in);
+	sml_stream_close(&client->stream);
 	*client = (struct client){.tcp = -1, .udp = -1};
 }
 
@@ -136,17 +123,9 @@ void client_send_bytes(struct client *client, const void *bytes, size_t n)
 
 void client_send(struct client *client, const SmlControl__Envelope *message)
 {
-	struct evbuffer *out = evbuffer_new();
-
-	assert_non_null(out);
-	assert_int_equal(sml_frame_write(out, message), 0);
-	if (client->tls != NULL) {
-		shake_hands(client);
-		step(client, NULL, out);
-	} else {
-		client_send_bytes(client, evbuffer_pullup(out, -1), evbuffer_get_length(out));
-	}
-	evbuffer_free(out);
+	shake_hands(client);
+	assert_int_equal(sml_stream_write(&client->stream, message), 0);
+	flush(client);
 }
 
 void client_send_empty(struct client *client, SmlControl__Envelope__BodyCase body)
@@ -168,7 +147,7 @@ static int next_message(struct client *client, int64_t until_ms, SmlControl__Env
 	int rc;
 
 	*ended = false;
-	while ((rc = sml_frame_read(client->in, message)) == 0) {
+	while ((rc = sml_frame_read(client->stream.in, message)) == 0) {
 		int64_t left = until_ms - client_now_ms();
 
 		if (left <= 0 || poll(&fd, 1, (int)left) <= 0)

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "control/stream.h"
-#include "control/tls.h"
 #include "core/wire.h"
 #include "switch/switch.h"
 
@@ -19,8 +18,7 @@
 
 struct client {
 	int tcp, udp;
-	struct evbuffer *in;
-	struct sml_tls_session *tls; /* NULL: plain */
+	struct sml_stream stream;
 	const char *address;
 	/* The contents of Admitted. */
 	uint64_t cookie, tag;
