@@ -117,9 +117,6 @@ bool sml_job_give(struct sml_job *job);
  */
 bool sml_job_is_child(const struct sml_job *job, unsigned rank);
 
-/* Whether the rank is one of several ranks that share memory, and are one child of this switch. */
-bool sml_job_is_in_host(const struct sml_job *job, unsigned rank);
-
 /* All ranks that are behind this switch, n_behind, are behind its children: draw their cookies. */
 void sml_job_pool_draw(struct sml_job *job, unsigned n_behind);
 

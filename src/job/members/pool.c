@@ -157,13 +157,6 @@ bool sml_job_give(struct sml_job *job)
 	return true;
 }
 
-bool sml_job_is_in_host(const struct sml_job *job, unsigned rank)
-{
-	const struct sml_child *child = &job->pool.children[job->members.of[rank].child];
-
-	return child->n_ranks > 1 && child->branch == NULL;
-}
-
 bool sml_job_is_child(const struct sml_job *job, unsigned rank)
 {
 	const struct sml_child *child = &job->pool.children[job->members.of[rank].child];

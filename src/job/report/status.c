@@ -150,8 +150,7 @@ static void describe_worker(const struct sml_job *job, uint16_t rank,
 	worker->pid = member->pid;
 	if (member->peer != NULL)
 		worker->last_seen_ms = (job->jobs->now_ns - member->peer->heard_ns) / 1000000u;
-	if (job->state >= SML_JOB_PROBING &&
-	    (sml_job_is_child(job, rank) || sml_job_is_in_host(job, rank)))
+	if (job->state >= SML_JOB_PROBING && job->pool.children[member->child].branch == NULL)
 		describe_contributions(&job->pool, member->child, rank, counters, worker);
 	describe_connection(member->peer, worker);
 	if (job->state >= SML_JOB_PROBING)

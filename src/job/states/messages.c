@@ -7,15 +7,13 @@
 #include "control/envelope.h"
 #include "control/text.h"
 
-typedef void (*reaction)(struct sml_job *job, struct sml_member *member, uint16_t rank,
-			 const SmlControl__Envelope *message);
-
 /* Of ranks that share memory, the first does; if they turn out not to, none has. */
 static bool sends_packets(const struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
 {
-	return !sml_job_is_in_host(job, rank) ||
-	       (ready->shares_memory &&
-		job->pool.children[job->members.of[rank].child].first_of_host == rank);
+	const struct sml_child *child = &job->pool.children[job->members.of[rank].child];
+
+	return child->n_ranks == 1 || child->branch != NULL ||
+	       (ready->shares_memory && child->first_of_host == rank);
 }
 
 bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Ready *ready)
@@ -33,44 +31,35 @@ bool sml_job_knows_path(struct sml_job *job, uint16_t rank, const SmlControl__Re
 	return false;
 }
 
-static void on_ready(struct sml_job *job, struct sml_member *member, uint16_t rank,
-		     const SmlControl__Envelope *message)
+static void on_ready(struct sml_job *job, uint16_t rank, const SmlControl__Ready *in)
 {
-	if (job->state != SML_JOB_PROBING || member->ready ||
-	    !sml_job_knows_path(job, rank, message->ready))
+	struct sml_member *member = &job->members.of[rank];
+
+	if (job->state != SML_JOB_PROBING || member->ready || !sml_job_knows_path(job, rank, in))
 		return;
-	member->lanes = message->ready->lanes;
-	member->shares_memory = message->ready->shares_memory;
+	member->lanes = in->lanes;
+	member->shares_memory = in->shares_memory;
 	member->ready = true;
 	job->members.n_ready++;
 	sml_job_check_ready(job);
 }
 
-static void on_leave(struct sml_job *job, struct sml_member *member, uint16_t rank,
-		     const SmlControl__Envelope *message)
+static void on_abort(struct sml_job *job, uint16_t rank, const SmlControl__Abort *in)
 {
-	(void)member;
-	(void)message;
-	sml_job_leave(job, rank);
-}
-
-static void on_abort(struct sml_job *job, struct sml_member *member, uint16_t rank,
-		     const SmlControl__Envelope *message)
-{
+	const struct sml_member *member = &job->members.of[rank];
 	char text[2 * SML_SENTENCE_BYTES], reason[SML_REASON_BYTES];
 	struct sml_peer *peer = member->peer;
-	int error = message->abort->error;
 
-	job->end.planned = message->abort->planned;
+	job->end.planned = in->planned;
 	/* As if this switch had found it: every rank gets the same error from any switch. */
-	if (message->abort->told && error < 0) {
-		sml_text_copy(text, sizeof(text), message->abort->text);
-		sml_job_fail(job, error, "%s", text);
+	if (in->told && in->error < 0) {
+		sml_text_copy(text, sizeof(text), in->text);
+		sml_job_fail(job, in->error, "%s", text);
 		return;
 	}
-	sml_text_copy(reason, sizeof(reason), message->abort->text);
+	sml_text_copy(reason, sizeof(reason), in->text);
 	/* One rank's timeout is every rank's; for any other cause, the others get ABORTED. */
-	sml_job_fail(job, error == SML_ERROR_TIMEOUT ? error : SML_ERROR_ABORTED,
+	sml_job_fail(job, in->error == SML_ERROR_TIMEOUT ? in->error : SML_ERROR_ABORTED,
 		     "rank %u (host %s, pid %u) aborted the job: %s", rank, member->host,
 		     member->pid, reason);
 	if (job->end.planned)
@@ -151,16 +140,14 @@ void sml_job_report_mismatch(struct sml_job *job)
 		job->name, calls[0], calls[1], advice(job));
 }
 
-static void on_description(struct sml_job *job, struct sml_member *member, uint16_t rank,
-			   const SmlControl__Envelope *message)
+static void on_description(struct sml_job *job, uint16_t rank, const SmlControl__Description *in)
 {
-	(void)member;
-	if (job->mismatch.since_ns == 0 || message->description->slot != job->mismatch.found.slot ||
-	    message->description->use != job->mismatch.found.use)
+	if (job->mismatch.since_ns == 0 || in->slot != job->mismatch.found.slot ||
+	    in->use != job->mismatch.found.use)
 		return;
 	for (unsigned i = 0; i < 2; i++)
 		if (job->mismatch.found.ranks[i] == rank)
-			note_call(job, i, message->description);
+			note_call(job, i, in);
 	if (job->mismatch.calls[0].text[0] && job->mismatch.calls[1].text[0])
 		sml_job_report_mismatch(job);
 }
@@ -176,10 +163,8 @@ static bool may_report(const struct sml_job *job, uint16_t rank, const SmlContro
 }
 
 /* From a rank that has slots, or whose memory others share. */
-static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t rank,
-			const SmlControl__Envelope *message)
+static void on_mismatch(struct sml_job *job, uint16_t rank, const SmlControl__Mismatch *in)
 {
-	const SmlControl__Mismatch *in = message->mismatch;
 	struct sml_mismatch mismatch = {
 		.job = job->pool.rules.job,
 		.slot = (uint16_t)in->slot,
@@ -187,7 +172,6 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t
 		.chunk = in->chunk,
 	};
 
-	(void)member;
 	if (!may_report(job, rank, in))
 		return;
 	mismatch.ranks[0] = (uint16_t)in->ranks[0];
@@ -195,61 +179,49 @@ static void on_mismatch(struct sml_job *job, struct sml_member *member, uint16_t
 	sml_job_mismatch(job, &mismatch);
 }
 
-/* ---- what is answered elsewhere ---- */
-
-static void on_result(struct sml_job *job, struct sml_member *member, uint16_t rank,
-		      const SmlControl__Envelope *message)
-{
-	(void)member;
-	(void)rank;
-	sml_job_result(job, message->result);
-}
-
-static void on_stall_request(struct sml_job *job, struct sml_member *member, uint16_t rank,
-			     const SmlControl__Envelope *message)
-{
-	(void)rank;
-	(void)message;
-	sml_job_send_stalls(job, member);
-}
-
-static void on_stall_report(struct sml_job *job, struct sml_member *member, uint16_t rank,
-			    const SmlControl__Envelope *message)
-{
-	(void)member;
-	if (job->jobs->operations->ranks_have_slots)
-		sml_job_pass_stalls(job, rank, message->stall_report);
-	else
-		sml_job_note_host_stalls(job, rank, message->stall_report);
-}
-
-/* A rank at a leaf gets its results there. */
-static void on_renew(struct sml_job *job, struct sml_member *member, uint16_t rank,
-		     const SmlControl__Envelope *message)
-{
-	if (member->peer->via == NULL)
-		sml_job_pool_renew(job, job->members.of[rank].child, message->renew->shard,
-				   message->renew->number);
-}
-
-static const reaction reactions[] = {
-	[SML_CONTROL__ENVELOPE__BODY_READY] = on_ready,
-	[SML_CONTROL__ENVELOPE__BODY_LEAVE] = on_leave,
-	[SML_CONTROL__ENVELOPE__BODY_ABORT] = on_abort,
-	[SML_CONTROL__ENVELOPE__BODY_DESCRIPTION] = on_description,
-	[SML_CONTROL__ENVELOPE__BODY_RESULT] = on_result,
-	[SML_CONTROL__ENVELOPE__BODY_MISMATCH] = on_mismatch,
-	[SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST] = on_stall_request,
-	[SML_CONTROL__ENVELOPE__BODY_STALL_REPORT] = on_stall_report,
-	[SML_CONTROL__ENVELOPE__BODY_RENEW] = on_renew,
-};
+/* ---- all of them ---- */
 
 void sml_job_message(struct sml_peer *peer, const SmlControl__Envelope *message)
 {
 	struct sml_job *job = peer->job;
-	size_t body = message->body_case;
+	struct sml_member *member = &job->members.of[peer->rank];
 
-	/* Messages that a switch does not need do no harm. */
-	if (body < sizeof(reactions) / sizeof(reactions[0]) && reactions[body] != NULL)
-		reactions[body](job, &job->members.of[peer->rank], peer->rank, message);
+	switch (message->body_case) {
+	case SML_CONTROL__ENVELOPE__BODY_READY:
+		on_ready(job, peer->rank, message->ready);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_LEAVE:
+		sml_job_leave(job, peer->rank);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_ABORT:
+		on_abort(job, peer->rank, message->abort);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_DESCRIPTION:
+		on_description(job, peer->rank, message->description);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_RESULT:
+		sml_job_result(job, message->result);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_MISMATCH:
+		on_mismatch(job, peer->rank, message->mismatch);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST:
+		sml_job_send_stalls(job, member);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_STALL_REPORT:
+		if (job->jobs->operations->ranks_have_slots)
+			sml_job_pass_stalls(job, peer->rank, message->stall_report);
+		else
+			sml_job_note_host_stalls(job, peer->rank, message->stall_report);
+		break;
+	case SML_CONTROL__ENVELOPE__BODY_RENEW:
+		/* A rank at a leaf gets its results there. */
+		if (peer->via == NULL)
+			sml_job_pool_renew(job, member->child, message->renew->shard,
+					   message->renew->number);
+		break;
+	default:
+		/* Messages that a switch does not need do no harm. */
+		break;
+	}
 }
