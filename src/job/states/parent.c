@@ -3,7 +3,7 @@
  * A job at a leaf, to its parent: what a rank is to its switch. The root decides what becomes of
  * the job, how many slots of how many lanes there are, and which ranks take part. This switch draws
  * the tag and the cookies of its own children, and no other switch knows them. It measures how wide
- * the path to the parent is, and tells the parent about slots.
+ * the path to the parent is.
  *
  *	Admitted --> probes to the parent --all answered, all leaves of this one ready--> Ready
  *	        --Start--> runs --Abort--> gone
@@ -202,7 +202,7 @@ void sml_parent_start(struct sml_job *job)
 			     sml_job_pool_slots(job));
 }
 
-/* ---- what the parent is told about slots ---- */
+/* ---- mismatches ---- */
 
 void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *mismatch)
 {
@@ -216,21 +216,6 @@ void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *m
 	message.n_ranks = 2;
 	(void)sml_link_send(job->jobs, &job->jobs->leaf.up,
 			    sml_envelope_of(job->pool.rules.job, MISMATCH, mismatch, &message));
-}
-
-void sml_parent_send_slots(const struct sml_job *job)
-{
-	struct sml_waits_message message;
-	struct sml_waits waits;
-	bool known = sml_job_pool_look(job, &waits);
-
-	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
-	if (known)
-		sml_waits_fini(&waits);
-	(void)sml_link_send(
-		job->jobs, &job->jobs->leaf.up,
-		sml_envelope_of(job->pool.rules.job, STALL_REPORT, stall_report, &message.report));
-	sml_waits_free(&message);
 }
 
 /* ---- what its ranks are told ---- */

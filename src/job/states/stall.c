@@ -162,6 +162,22 @@ void sml_job_pass_stalls(struct sml_job *job, uint16_t from, const SmlControl__S
 	sml_stalls_close(stalls);
 }
 
+/* A leaf to its parent. */
+static void send_up(const struct sml_job *job)
+{
+	struct sml_waits_message message;
+	struct sml_waits waits;
+	bool known = sml_job_pool_look(job, &waits);
+
+	sml_waits_pack(known ? &waits : NULL, SML_WAITS_ROOM, &message);
+	if (known)
+		sml_waits_fini(&waits);
+	(void)sml_link_send(
+		job->jobs, &job->jobs->leaf.up,
+		sml_envelope_of(job->pool.rules.job, STALL_REPORT, stall_report, &message.report));
+	sml_waits_free(&message);
+}
+
 void sml_job_look_for_answers(struct sml_job *job)
 {
 	struct sml_stalls *stalls;
@@ -169,7 +185,7 @@ void sml_job_look_for_answers(struct sml_job *job)
 	if (!sml_job_pool_is_answered(job))
 		return;
 	if (sml_jobs_is_leaf(job->jobs)) {
-		sml_parent_send_slots(job);
+		send_up(job);
 		return;
 	}
 	stalls = sml_stalls_open(job);

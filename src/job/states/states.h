@@ -76,9 +76,6 @@ void sml_parent_admit(const struct sml_peer *peer, SmlControl__Admitted *admitte
 void sml_parent_check_ready(struct sml_job *job);
 void sml_parent_start(struct sml_job *job);
 
-/* Tell it what slots wait for here. */
-void sml_parent_send_slots(const struct sml_job *job);
-
 /* Tell the parent that two ranks disagree. */
 void sml_parent_mismatch(const struct sml_job *job, const struct sml_mismatch *mismatch);
 
