@@ -62,8 +62,9 @@ struct sml_dataplane_counters {
 
 struct sml_dataplane_operations {
 	const char *name;
-	bool ranks_have_slots; /* there are no slots here: sml_dataplane_ranks */
-	uint32_t max_lanes;    /* of a job; 0 if as the packet format has it */
+	/* There are no slots here: sml_dataplane_ranks, without open, close, and jobs. */
+	bool ranks_have_slots;
+	uint32_t max_lanes; /* of a job; 0 if as the packet format has it */
 	/* 0, or a negative number, and sml_error_last() says why. */
 	int (*open)(struct sml_dataplane **opened, const struct sml_dataplane_config *config);
 	void (*close)(struct sml_dataplane *dataplane);

@@ -179,39 +179,7 @@ void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text,
 	snprintf(text, bytes, "rank %u at %s, UDP port %u", stripe, address, member->ports[0]);
 }
 
-/* ---- the dataplane is elsewhere, and there is nothing to do here ---- */
-
-static int ranks_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config)
-{
-	(void)config;
-	*opened = NULL;
-	return 0;
-}
-
-static void ranks_close(struct sml_dataplane *dataplane)
-{
-	(void)dataplane;
-}
-
-static int ranks_add_job(struct sml_dataplane *dataplane, const struct sml_pool_rules *rules)
-{
-	(void)dataplane;
-	(void)rules;
-	return 0;
-}
-
-static int ranks_start_job(struct sml_dataplane *dataplane, uint32_t job)
-{
-	(void)dataplane;
-	(void)job;
-	return 0;
-}
-
-static void ranks_remove_job(struct sml_dataplane *dataplane, uint32_t job)
-{
-	(void)dataplane;
-	(void)job;
-}
+/* ---- the dataplane is elsewhere ---- */
 
 static void ranks_describe(struct sml_dataplane *dataplane, char *text, size_t bytes)
 {
@@ -225,10 +193,5 @@ const struct sml_dataplane_operations sml_dataplane_ranks = {
 	.rounds = true,
 	.omits = true,
 	.floats = true,
-	.open = ranks_open,
-	.close = ranks_close,
-	.add_job = ranks_add_job,
-	.start_job = ranks_start_job,
-	.remove_job = ranks_remove_job,
 	.describe = ranks_describe,
 };

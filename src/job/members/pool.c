@@ -206,7 +206,9 @@ bool sml_job_pool_forget(struct sml_job *job, const struct sml_branch *branch)
 int sml_job_pool_add(struct sml_job *job)
 {
 	struct sml_jobs *jobs = job->jobs;
-	int rc = jobs->operations->add_job(jobs->dataplane, &job->pool.rules);
+	int rc = jobs->operations->add_job
+			 ? jobs->operations->add_job(jobs->dataplane, &job->pool.rules)
+			 : 0;
 
 	job->pool.has_slots = rc == 0;
 	job->pool.tries_again_ns = rc == -EAGAIN ? jobs->now_ns + SML_TICK_NS : 0;
@@ -233,7 +235,7 @@ void sml_job_pool_end(struct sml_job *job, const char *how, bool planned)
 			sml_waits_fini(&child->waits);
 		child->has_job = false;
 	}
-	if (job->pool.has_slots)
+	if (job->pool.has_slots && jobs->operations->remove_job)
 		jobs->operations->remove_job(jobs->dataplane, job->pool.rules.job);
 	job->pool.has_slots = false;
 }

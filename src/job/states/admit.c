@@ -362,7 +362,9 @@ bool sml_job_start(struct sml_job *job)
 {
 	SmlControl__Start message = SML_CONTROL__START__INIT;
 	struct sml_jobs *jobs = job->jobs;
-	int rc = jobs->operations->start_job(jobs->dataplane, job->pool.rules.job);
+	int rc = jobs->operations->start_job
+			 ? jobs->operations->start_job(jobs->dataplane, job->pool.rules.job)
+			 : 0;
 
 	if (rc < 0) {
 		sml_job_fail(job, SML_ERROR_REFUSED, "%s kernel refuses the job's addresses: %s",
