@@ -42,10 +42,9 @@ static struct sml_applicant *find_process(const struct sml_jobs *jobs, uint64_t 
 	return applicant;
 }
 
-/* The first rank of that job that asks. */
-static const struct sml_applicant *find_asker(const struct sml_jobs *jobs, uint64_t tag)
+struct sml_applicant *sml_applicants_first(const struct sml_jobs *jobs, uint64_t tag)
 {
-	const struct sml_applicant *asker = jobs->applicants;
+	struct sml_applicant *asker = jobs->applicants;
 
 	while (asker != NULL && asker->tag != tag)
 		asker = asker->next;
@@ -76,7 +75,7 @@ SmlControl__Join *sml_applicant_take(struct sml_jobs *jobs, struct sml_applicant
 	applicant->peer->applicant = NULL;
 	jobs->n_members -= applicant->peer->via == NULL;
 	free(applicant);
-	if (find_asker(jobs, tag) == NULL)
+	if (sml_applicants_first(jobs, tag) == NULL)
 		sml_kept_unasked(jobs, tag);
 	return join;
 }
@@ -132,10 +131,7 @@ static void notify_job(struct sml_job *job)
 	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
 
 	pong.waiting = sml_applicants_count(job);
-	for (unsigned rank = 0; rank < job->n_ranks; rank++)
-		if (job->members.of[rank].peer != NULL)
-			(void)sml_peer_send(job->jobs, job->members.of[rank].peer,
-					    sml_envelope(PONG, pong, &pong));
+	sml_job_send_all(job, sml_envelope(PONG, pong, &pong));
 }
 
 static void notify_jobs(struct sml_jobs *jobs, const struct sml_applicant *newcomer)
@@ -214,7 +210,7 @@ const SmlControl__PastRank *sml_applicants_check_list(struct sml_jobs *jobs,
 	past = sml_past_rank_that_counts(jobs, join->process, join->left, join->n_left, &before);
 	if (past == NULL || past->tag == 0)
 		return NULL;
-	asker = find_asker(jobs, past->tag);
+	asker = sml_applicants_first(jobs, past->tag);
 	if (before != NULL && past->members.len > 0 && past->world_size != before->n_ranks) {
 		sml_refuse(refusal, SML_ERROR_REFUSED, "%s", no_such_rank);
 	} else if (asker != NULL) {

@@ -155,13 +155,10 @@ static void note_member(struct sml_job *terms, uint32_t rank, const struct sml_a
 static struct sml_job *terms_of(struct sml_jobs *jobs, const struct group *group,
 				uint32_t n_joiners)
 {
-	struct sml_applicant *a = jobs->applicants;
-	SmlControl__Join join;
+	const struct sml_applicant *a = sml_applicants_first(jobs, group->tag);
+	SmlControl__Join join = *a->join;
 	struct sml_job *terms;
 
-	while (a->tag != group->tag)
-		a = a->next;
-	join = *a->join;
 	join.rank = 0;
 	join.world_size = 1 + n_joiners;
 	terms = sml_job_with_terms(jobs, &join);
@@ -396,23 +393,15 @@ static bool decide(struct sml_jobs *jobs, uint64_t tag)
 	return true;
 }
 
-/* The first that asks speaks for its group, or thousands of ranks would take very long. */
-static bool is_first(const struct sml_jobs *jobs, const struct sml_applicant *applicant)
-{
-	const struct sml_applicant *first = jobs->applicants;
-
-	while (first->tag != applicant->tag)
-		first = first->next;
-	return first == applicant;
-}
-
 void sml_decide(struct sml_jobs *jobs)
 {
 	struct sml_applicant *a = jobs->applicants;
 
+	/* The first that asks speaks for its group, or thousands of ranks would take very long. */
 	while (a != NULL)
-		a = a->tag != 0 && is_first(jobs, a) && decide(jobs, a->tag) ? jobs->applicants
-									     : a->next;
+		a = a->tag != 0 && sml_applicants_first(jobs, a->tag) == a && decide(jobs, a->tag)
+			    ? jobs->applicants
+			    : a->next;
 }
 
 void sml_decide_without(struct sml_jobs *jobs, struct sml_peer *survivor)

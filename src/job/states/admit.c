@@ -183,12 +183,8 @@ static void describe_maps(const struct sml_job *job, struct map_list *out,
 	admitted->n_maps = SML_STREAMS;
 }
 
-/* Of all ranks: what each of them is told. */
-struct overview {
-	uint32_t n_hosts, heartbeat_ms;
-};
-
-static void send_admitted(struct sml_job *job, uint16_t rank, const struct overview *all)
+static void send_admitted(struct sml_job *job, uint16_t rank, uint32_t n_hosts,
+			  uint32_t heartbeat_ms)
 {
 	struct sml_jobs *jobs = job->jobs;
 	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
@@ -197,8 +193,8 @@ static void send_admitted(struct sml_job *job, uint16_t rank, const struct overv
 	SmlControl__Decision decision;
 	struct sml_peer_list *peers = NULL;
 
-	admitted.hosts = all->n_hosts;
-	admitted.heartbeat_ms = all->heartbeat_ms;
+	admitted.hosts = n_hosts;
+	admitted.heartbeat_ms = heartbeat_ms;
 	describe_rules(job, &admitted);
 	describe_switch(job, &admitted);
 	sml_job_describe_rank(job, rank, &admitted);
@@ -308,7 +304,7 @@ static const char *why_no_room(int error)
 
 void sml_job_admit(struct sml_job *job, uint32_t epoch)
 {
-	const struct overview all = {count_hosts(job), sml_job_longest_heartbeat_ms(job)};
+	const uint32_t n_hosts = count_hosts(job), heartbeat_ms = sml_job_longest_heartbeat_ms(job);
 	int rc;
 
 	sml_assert(job->state <= SML_JOB_HANDING_OVER && job->resume.n_missing == 0);
@@ -329,7 +325,7 @@ void sml_job_admit(struct sml_job *job, uint32_t epoch)
 		return;
 	}
 	for (uint16_t rank = 0; rank < job->n_ranks; rank++)
-		send_admitted(job, rank, &all);
+		send_admitted(job, rank, n_hosts, heartbeat_ms);
 }
 
 /* With everything new, so that no packet of the first admission is taken for one of this. */

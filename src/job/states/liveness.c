@@ -23,8 +23,7 @@ static uint64_t quiet_ns(const struct sml_member *member)
 
 static bool shows_liveness(const struct sml_job *job)
 {
-	return (job->state == SML_JOB_RUNNING || job->state == SML_JOB_LEAVING) &&
-	       !job->jobs->operations->ranks_have_slots;
+	return job->state >= SML_JOB_RUNNING && !job->jobs->operations->ranks_have_slots;
 }
 
 uint64_t sml_job_liveness_due(const struct sml_job *job)

@@ -150,10 +150,12 @@ static bool probes(const struct sml_job *job)
 
 /* ---- addresses that a NAT has changed ---- */
 
-static bool has_looked_enough(const struct sml_job *job)
+/* UINT64_MAX: never. */
+static uint64_t next_look(const struct sml_job *job)
 {
-	return job->state < SML_JOB_RUNNING || job->jobs->operations->job_counters == NULL ||
-	       job->jobs->now_ns < job->parent.renewal.looked_ns + LOOK_NS;
+	return job->state >= SML_JOB_RUNNING && job->jobs->operations->job_counters
+		       ? job->parent.renewal.looked_ns + LOOK_NS
+		       : UINT64_MAX;
 }
 
 /* Ranks ask for results that the parent sends, perhaps to an address that is no longer this one. */
@@ -242,9 +244,7 @@ uint64_t sml_parent_deadline(const struct sml_job *job)
 {
 	uint64_t due_ns = !job->pool.has_slots ? job->pool.tries_again_ns
 			  : probes(job)	       ? next_probe(job)
-			  : job->state >= SML_JOB_RUNNING && job->jobs->operations->job_counters
-				  ? job->parent.renewal.looked_ns + LOOK_NS
-				  : UINT64_MAX;
+					       : next_look(job);
 
 	return sml_earlier(due_ns, sml_job_pool_answers_due(job));
 }
@@ -260,7 +260,7 @@ void sml_parent_tick(struct sml_job *job)
 		return;
 	if (probes(job) && job->jobs->now_ns >= next_probe(job))
 		send_probes(job);
-	if (!has_looked_enough(job))
+	if (job->jobs->now_ns >= next_look(job))
 		look_for_results(job);
 	sml_parent_check_ready(job);
 }

@@ -88,7 +88,7 @@ struct sml_stalls *sml_stalls_open(struct sml_job *job)
 	struct sml_stalls *stalls;
 	struct sml_waits waits;
 
-	if (job->state != SML_JOB_RUNNING && job->state != SML_JOB_LEAVING)
+	if (job->state < SML_JOB_RUNNING)
 		return NULL;
 	stalls = calloc(1, sizeof(*stalls));
 	if (stalls == NULL || !sml_job_pool_look(job, &waits)) {
@@ -120,13 +120,6 @@ void sml_job_query_member(const struct sml_job *job, struct sml_member *member)
 	if (sml_peer_send(job->jobs, member->peer,
 			  sml_envelope(STALL_REQUEST, stall_request, &request)) == 0)
 		member->stalls_requested = true;
-}
-
-/* The ranks have the slots: each reports its own, to all who have asked. */
-static void query_ranks(struct sml_job *job)
-{
-	for (unsigned rank = 0; rank < job->terms.stripes; rank++)
-		sml_job_query_member(job, &job->members.of[rank]);
 }
 
 static void pass(struct sml_job *job, SmlControl__StallReport *report)
@@ -217,9 +210,10 @@ void sml_job_send_stalls(struct sml_job *job, struct sml_member *member)
 		return;
 	member->stalls_sent_ns = now_ns;
 	member->stalls_wanted = true;
-	if (job->jobs->operations->ranks_have_slots) {
-		query_ranks(job);
-		return;
-	}
-	sml_job_query_leaves(job);
+	if (!job->jobs->operations->ranks_have_slots)
+		sml_job_query_leaves(job);
+	else
+		/* Each reports its own slots, to all who have asked. */
+		for (unsigned other = 0; other < job->terms.stripes; other++)
+			sml_job_query_member(job, &job->members.of[other]);
 }

@@ -279,11 +279,9 @@ void sml_branch_lost(struct sml_branch *branch, const char *why)
 
 void sml_branch_close(struct sml_branch *branch, const char *why)
 {
-	struct sml_peer *peer = branch != NULL ? branch->link.peer : NULL;
-	struct sml_jobs *jobs = branch != NULL ? branch->jobs : NULL;
+	struct sml_peer *peer = branch->link.peer;
+	struct sml_jobs *jobs = branch->jobs;
 
-	if (branch == NULL)
-		return;
 	sml_branch_lost(branch, why);
 	sml_peer_end(jobs, peer);
 }

@@ -362,33 +362,33 @@ void sml_leaf_attach(struct sml_jobs *jobs, struct sml_peer *peer, uint16_t lane
 	advertise_leaf(jobs, 0);
 }
 
-/* Closes a rank that the parent knows. Returns its peer, or NULL if there is none from *next on. */
-static struct sml_peer *close_any_proxied(struct sml_jobs *jobs, uint32_t *next)
+/* Those whom the parent knows. refusal: NULL if they look for another switch. */
+static void end_ranks(struct sml_jobs *jobs, const char *refusal)
 {
 	const struct sml_table *all = &jobs->leaf.up.ranks;
-	struct sml_peer *peer = NULL;
 
-	for (; peer == NULL && *next < all->room; (*next)++)
-		if (sml_table_at(all, *next) != NULL)
-			peer = sml_table_at(all, *next)->peer;
-	if (peer != NULL)
+	for (uint32_t i = 0; i < all->room; i++) {
+		struct sml_peer *peer = sml_table_at(all, i) ? sml_table_at(all, i)->peer : NULL;
+
+		if (peer == NULL)
+			continue;
 		close_proxied(jobs, peer);
-	return peer;
+		if (refusal != NULL)
+			sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, refusal);
+		else
+			sml_peer_end(jobs, peer);
+	}
 }
 
 static void end_everything(struct sml_jobs *jobs, const char *why)
 {
-	struct sml_peer *peer;
-	uint32_t next = 0;
-
 	for (struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
 		sml_job_end_at_leaf(
 			job, "looks for its switches again: the parent of a leaf is gone", false);
 	/* The leaves of this leaf end their ranks' connections, as this leaf does. */
 	while (jobs->branches != NULL)
 		sml_branch_close(jobs->branches, why);
-	while ((peer = close_any_proxied(jobs, &next)) != NULL)
-		sml_peer_end(jobs, peer);
+	end_ranks(jobs, NULL);
 }
 
 void sml_leaf_parent_lost(struct sml_jobs *jobs, const char *why)
@@ -463,11 +463,8 @@ void sml_leaf_tick(struct sml_jobs *jobs)
 void sml_leaf_stop(struct sml_jobs *jobs)
 {
 	struct sml_leaf *leaf = &jobs->leaf;
-	struct sml_peer *peer;
-	uint32_t next = 0;
 
-	while ((peer = close_any_proxied(jobs, &next)) != NULL)
-		sml_peer_refuse(jobs, peer, SML_ERROR_SWITCH_DIED, "the switch was stopped");
+	end_ranks(jobs, "the switch was stopped");
 	if (leaf->up.peer != NULL) {
 		leaf->up.peer->is_parent = false;
 		sml_peer_end(jobs, leaf->up.peer);
