@@ -5,7 +5,9 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <libmnl/libmnl.h>
 #include <linux/ethtool.h>
+#include <linux/genetlink.h>
 #include <linux/if_link.h>
 #include <linux/if_vlan.h>
 #include <linux/sockios.h>
@@ -21,34 +23,35 @@
 #define USUAL_RING 256
 #define LEAST_RING 64
 
+/* Of linux/netdev.h, which older systems' headers lack. */
+#define NETDEV_COMMAND_DEV_GET	      1
+#define NETDEV_ATTRIBUTE_IFINDEX      1
+#define NETDEV_ATTRIBUTE_XDP_FEATURES 3
+
+#define ANSWER_BYTES 8192
+#define WAIT_MS	     500
+
 /* ---- what the drivers report ---- */
 
-/* `about` holds the question, and then the answer. */
-static int query_name(const char *name, unsigned long request, struct ifreq *about)
+/* An ioctl about an interface, on any socket. `about` holds the question, and then the answer. */
+static int query(unsigned long request, void *about)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
 
 	if (fd < 0)
 		return -errno;
-	memcpy(about->ifr_name, name, IF_NAMESIZE);
 	rc = ioctl(fd, request, about) < 0 ? -errno : 0;
 	close(fd);
 	return rc;
 }
 
-/* An ioctl about an interface, on any socket. The name has IF_NAMESIZE bytes. */
-static int query_device(const char *name, unsigned long request, void *argument)
+/* The name has IF_NAMESIZE bytes. */
+static int query_driver(const char *name, void *about)
 {
-	struct ifreq about = {.ifr_data = argument};
+	struct ifreq device = {.ifr_data = about};
 
-	return query_name(name, request, &about);
-}
-
-static bool is_loopback(const char *name)
-{
-	struct ifreq about = {.ifr_flags = 0};
-
-	return query_name(name, SIOCGIFFLAGS, &about) == 0 && (about.ifr_flags & IFF_LOOPBACK);
+	memcpy(device.ifr_name, name, IF_NAMESIZE);
+	return query(SIOCETHTOOL, &device);
 }
 
 /*
@@ -59,10 +62,12 @@ static bool is_virtual(const char *name)
 {
 	static const char *const drivers[] = {"veth", "tun", "virtio_net", "vif"};
 	struct ethtool_drvinfo about = {.cmd = ETHTOOL_GDRVINFO};
+	struct ifreq device = {.ifr_flags = 0};
 
-	if (is_loopback(name))
+	memcpy(device.ifr_name, name, IF_NAMESIZE);
+	if (query(SIOCGIFFLAGS, &device) == 0 && (device.ifr_flags & IFF_LOOPBACK))
 		return true;
-	if (query_device(name, SIOCETHTOOL, &about) < 0)
+	if (query_driver(name, &about) < 0)
 		return false;
 	for (size_t i = 0; i < sizeof(drivers) / sizeof(drivers[0]); i++)
 		if (strcmp(about.driver, drivers[i]) == 0)
@@ -74,7 +79,7 @@ static uint32_t ring_of(const char *name)
 {
 	struct ethtool_ringparam ring = {.cmd = ETHTOOL_GRINGPARAM};
 
-	if (query_device(name, SIOCETHTOOL, &ring) < 0 || ring.rx_pending == 0)
+	if (query_driver(name, &ring) < 0 || ring.rx_pending == 0)
 		return USUAL_RING;
 	return ring.rx_pending < LEAST_RING ? LEAST_RING : ring.rx_pending;
 }
@@ -83,18 +88,11 @@ bool sml_xdp_is_vlan(uint32_t ifindex)
 {
 	struct vlan_ioctl_args arguments = {.cmd = GET_VLAN_VID_CMD};
 	char name[IF_NAMESIZE];
-	bool is = false;
-	int fd;
 
 	if (if_indextoname(ifindex, name) == NULL)
 		return false;
 	snprintf(arguments.device1, sizeof(arguments.device1), "%s", name);
-	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd >= 0) {
-		is = ioctl(fd, SIOCGIFVLAN, &arguments) == 0;
-		close(fd);
-	}
-	return is;
+	return query(SIOCGIFVLAN, &arguments) == 0;
 }
 
 /* ---- the list ---- */
@@ -144,6 +142,102 @@ int sml_xdp_ports_parse(struct sml_xdp_ports *ports, const char *list)
 		list += length + (list[length] == ',');
 	}
 	return 0;
+}
+
+/* ---- what an interface can do: the kernel's netlink family "netdev" ---- */
+
+struct wanted {
+	uint16_t attribute;
+	uint64_t value;
+	bool found;
+};
+
+static int take_attribute(const struct nlattr *attribute, void *context)
+{
+	struct wanted *wanted = context;
+
+	if (mnl_attr_get_type(attribute) != wanted->attribute)
+		return MNL_CB_OK;
+	if (mnl_attr_get_payload_len(attribute) == sizeof(uint64_t))
+		wanted->value = mnl_attr_get_u64(attribute);
+	else if (mnl_attr_get_payload_len(attribute) == sizeof(uint16_t))
+		wanted->value = mnl_attr_get_u16(attribute);
+	else
+		return MNL_CB_OK;
+	wanted->found = true;
+	return MNL_CB_OK;
+}
+
+static int take_message(const struct nlmsghdr *message, void *context)
+{
+	return mnl_attr_parse(message, sizeof(struct genlmsghdr), take_attribute, context);
+}
+
+/* Send a request and find one attribute in the answer. */
+static int query_attribute(struct mnl_socket *netlink, struct nlmsghdr *request,
+			   struct wanted *wanted)
+{
+	char answer[ANSWER_BYTES];
+	struct timeval timeout = {.tv_usec = WAIT_MS * 1000};
+	ssize_t bytes;
+
+	setsockopt(mnl_socket_get_fd(netlink), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	if (mnl_socket_sendto(netlink, request, request->nlmsg_len) < 0)
+		return -errno;
+	bytes = mnl_socket_recvfrom(netlink, answer, sizeof(answer));
+	if (bytes < 0 || mnl_cb_run(answer, (size_t)bytes, request->nlmsg_seq,
+				    mnl_socket_get_portid(netlink), take_message, wanted) < 0)
+		return -errno;
+	return wanted->found ? 0 : -ENODATA;
+}
+
+static struct nlmsghdr *begin_request(void *buffer, uint16_t family, uint8_t command,
+				      uint32_t sequence)
+{
+	struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+	struct genlmsghdr *generic;
+
+	request->nlmsg_type = family;
+	request->nlmsg_flags = NLM_F_REQUEST;
+	request->nlmsg_seq = sequence;
+	generic = mnl_nlmsg_put_extra_header(request, sizeof(*generic));
+	generic->cmd = command;
+	generic->version = 1;
+	return request;
+}
+
+static int query_features(struct mnl_socket *netlink, int ifindex, uint64_t *features)
+{
+	char buffer[256];
+	struct wanted family = {.attribute = CTRL_ATTR_FAMILY_ID};
+	struct wanted wanted = {.attribute = NETDEV_ATTRIBUTE_XDP_FEATURES};
+	struct nlmsghdr *request = begin_request(buffer, GENL_ID_CTRL, CTRL_CMD_GETFAMILY, 1);
+	int rc;
+
+	mnl_attr_put_strz(request, CTRL_ATTR_FAMILY_NAME, "netdev");
+	rc = query_attribute(netlink, request, &family);
+	if (rc < 0)
+		return rc;
+	request = begin_request(buffer, (uint16_t)family.value, NETDEV_COMMAND_DEV_GET, 2);
+	mnl_attr_put_u32(request, NETDEV_ATTRIBUTE_IFINDEX, (uint32_t)ifindex);
+	rc = query_attribute(netlink, request, &wanted);
+	if (rc == 0)
+		*features = wanted.value;
+	return rc;
+}
+
+int sml_xdp_features(int ifindex, uint64_t *features)
+{
+	struct mnl_socket *netlink = mnl_socket_open2(NETLINK_GENERIC, SOCK_CLOEXEC);
+	int rc;
+
+	if (netlink == NULL)
+		return -errno;
+	rc = mnl_socket_bind(netlink, 0, MNL_SOCKET_AUTOPID) < 0
+		     ? -errno
+		     : query_features(netlink, ifindex, features);
+	mnl_socket_close(netlink);
+	return rc;
 }
 
 /* ---- links ---- */

@@ -38,7 +38,7 @@ void sml_xdp_ports_detach(struct sml_xdp_ports *ports);
 /* Is this an interface of one VLAN, on top of another? */
 bool sml_xdp_is_vlan(uint32_t ifindex);
 
-/* ---- what an interface can do, according to the kernel: Linux 6.3 and later (features.c) ---- */
+/* ---- what an interface can do, according to the kernel: Linux 6.3 and later ---- */
 
 /* enum netdev_xdp_act of linux/netdev.h, which older systems' headers lack. */
 #define SML_XDP_FEATURE_REDIRECT (1u << 1)
