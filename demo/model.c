@@ -16,12 +16,6 @@
  */
 void openblas_set_num_threads(int n) __attribute__((weak));
 
-static void use_one_thread(void)
-{
-	if (openblas_set_num_threads)
-		openblas_set_num_threads(1);
-}
-
 /* Uniform in +-sqrt(6 / n_in) (He): this keeps the size of activations from layer to layer. */
 static void draw_parameters(struct demo_model *model, uint64_t seed)
 {
@@ -68,7 +62,8 @@ int demo_model_init(struct demo_model *model, const int *sizes, int n_layers, in
 		if (!model->outputs[l] || !model->deltas[l])
 			goto err_free;
 	}
-	use_one_thread();
+	if (openblas_set_num_threads)
+		openblas_set_num_threads(1);
 	draw_parameters(model, seed);
 	return 0;
 

@@ -83,6 +83,15 @@ static int exists(int membership, const char *file)
 	return access(path_of(membership, file), F_OK) == 0;
 }
 
+static FILE *open_file(const char *path, const char *mode)
+{
+	FILE *file = fopen(path, mode);
+
+	if (file == NULL)
+		err(1, "%s", path);
+	return file;
+}
+
 static int by_name(const void *a, const void *b)
 {
 	return strcmp(a, b);
@@ -113,23 +122,12 @@ static void propose_members(int membership, char names[][sizeof(self.name)], int
 
 	snprintf(file, sizeof(file), ".%s", self.name);
 	snprintf(mine, sizeof(mine), "%s", path_of(membership, file));
-	list = fopen(mine, "w");
-	if (list == NULL)
-		err(1, "%s", mine);
+	list = open_file(mine, "w");
 	for (int i = 0; i < n; i++)
 		fprintf(list, "%s\n", names[i]);
 	fclose(list);
 	if (link(mine, path_of(membership, "members")) < 0 && errno != EEXIST)
 		err(1, "%s", path_of(membership, "members"));
-}
-
-static FILE *open_file(const char *path, const char *mode)
-{
-	FILE *file = fopen(path, mode);
-
-	if (file == NULL)
-		err(1, "%s", path);
-	return file;
 }
 
 /* This worker's rank among the members; -1: it came too late. */
@@ -379,12 +377,6 @@ static void train(void)
 	} while (error || sums[ENOUGH] == 0);
 }
 
-static void say_that_it_is_done(void)
-{
-	if (self.directory && self.rank == 0 && mkdir(path_of(0, ""), 0777) == 0)
-		mkdir(path_of(0, "done"), 0777);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc < 2 || argc > 3 || atoi(argv[argc - 1]) < 1)
@@ -395,7 +387,9 @@ int main(int argc, char **argv)
 		err(1, "%s", self.directory);
 	go_on_with_others();
 	train();
-	say_that_it_is_done();
+	/* Who comes now has come too late. */
+	if (self.directory && self.rank == 0 && mkdir(path_of(0, ""), 0777) == 0)
+		mkdir(path_of(0, "done"), 0777);
 	/* All steps are made, so it does not matter if another one dies now. */
 	(void)sml_close(self.job);
 	printf("rank %d: done, the first weights are %.9g %.9g\n", self.rank,
