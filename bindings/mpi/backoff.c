@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/backoff.h"
+#include "bindings/mpi/communicator.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -61,23 +61,17 @@ void sml_mpi_progress(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* A sixteenth of the time waited so far, so the wait ends at most that much late. */
 void sml_mpi_back_off(struct sml_mpi_backoff *backoff)
 {
-	uint64_t now = now_ns(), waited_ns;
-	struct timespec rest = {0};
+	struct timespec now, rest = {0};
+	uint64_t now_ns, waited_ns;
 
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	now_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	if (backoff->begun_ns == 0)
-		backoff->begun_ns = now;
-	waited_ns = now - backoff->begun_ns;
+		backoff->begun_ns = now_ns;
+	waited_ns = now_ns - backoff->begun_ns;
 	if (waited_ns < YIELD_NS) {
 		sched_yield();
 		return;

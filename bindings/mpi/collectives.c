@@ -9,7 +9,6 @@
 #include <limits.h>
 
 #include "bindings/mpi/offload.h"
-#include "bindings/mpi/start.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))
 

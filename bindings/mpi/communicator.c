@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/mpi/backoff.h"
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sml_mpi_communicator
 	*all; /* under the lock, because attributes are also deleted under it */

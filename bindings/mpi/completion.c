@@ -4,7 +4,6 @@
  * directly. Otherwise, a wait becomes a loop that tests: only this library completes its
  * requests, so MPI's own wait would never end.
  */
-#include "bindings/mpi/backoff.h"
 #include "bindings/mpi/offload.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))

@@ -206,21 +206,18 @@ static bool make_array(struct array *array, const MPI_Fint *n, const MPI_Fint *r
 	return true;
 }
 
-/* A status has as many integers in Fortran as one in C has bytes / 4. */
-static MPI_Fint *status_at(MPI_Fint *statuses, int i)
-{
-	return statuses + (size_t)i * (sizeof(MPI_Status) / sizeof(MPI_Fint));
-}
-
 /* Copy what has changed back: n_done statuses, or one. */
 static void give_back(struct array *array, MPI_Fint *requests, MPI_Fint *statuses, int n_done)
 {
+	/* A status has as many integers in Fortran as one in C has bytes / 4. */
+	const size_t length = sizeof(MPI_Status) / sizeof(MPI_Fint);
+
 	for (int i = 0; i < array->n; i++)
 		if (array->requests[i] == MPI_REQUEST_NULL)
 			requests[i] = PMPI_Request_c2f(MPI_REQUEST_NULL);
 	if (!is_ignored(statuses))
 		for (int i = 0; i < n_done; i++)
-			PMPI_Status_c2f(&array->statuses[i], status_at(statuses, i));
+			PMPI_Status_c2f(&array->statuses[i], statuses + (size_t)i * length);
 	free(array->requests);
 	free(array->statuses);
 }

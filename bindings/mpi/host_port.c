@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/start.h"
+#include "bindings/mpi/communicator.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

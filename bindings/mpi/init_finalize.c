@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/mpi/backoff.h"
 #include "bindings/mpi/offload.h"
 
 #define SML_EXPORT __attribute__((visibility("default")))

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bindings/mpi/backoff.h"
-
 /* A call of the job, and its buffers. MPI requires no alignment of buffers, but the job does. */
 struct sml_mpi_operation {
 	struct sml_mpi_communicator *communicator;

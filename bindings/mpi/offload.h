@@ -13,7 +13,29 @@
 #define SML_MPI_OFFLOAD_H
 
 #include "bindings/mpi/communicator.h"
-#include "bindings/mpi/offloadable.h"
+
+/*
+ * ---- what the switch can offload of MPI (offloadable.c) ----
+ *
+ * The answer depends on type and operation alone. MPI requires that both are the same on all ranks,
+ * so the answer is the same, too.
+ */
+
+struct sml_mpi_kind {
+	enum sml_type type;
+	enum sml_op op;
+};
+
+/*
+ * The type that all elements have of which `type` consists. Byte: they differ, or the job has no
+ * such type. MPI lets ranks build the same elements in different ways, so only elements count.
+ */
+enum sml_type sml_mpi_element_of(MPI_Datatype type);
+
+/* False if MPI handles the call. The answer says nothing about its size or its communicator. */
+bool sml_mpi_kind_of(struct sml_mpi_kind *kind, MPI_Datatype type, MPI_Op op);
+
+/* ---- calls (offload.c) ---- */
 
 struct sml_mpi_call {
 	enum sml_mpi_collective collective;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/offloadable.h"
+#include "bindings/mpi/offload.h"
 
 #include <stddef.h>
 #include <stdlib.h>

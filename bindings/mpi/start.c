@@ -11,7 +11,7 @@
  * A call of MPI has no deadline, and a job's deadline is an hour. The trial exists because a
  * rank that cannot reach the switch cannot tell the ranks that wait there.
  */
-#include "bindings/mpi/start.h"
+#include "bindings/mpi/communicator.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -49,14 +49,6 @@ static void refuse(struct refusal *refusal, int error, const char *text)
 {
 	refusal->error = error;
 	snprintf(refusal->text, sizeof(refusal->text), "%s", text);
-}
-
-/* An empty variable counts as unset. */
-static bool is_set(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value;
 }
 
 /* ---- do all ranks agree? ---- */
@@ -109,12 +101,99 @@ static bool all_agree(struct sml_mpi_communicator *communicator, const struct re
 	return false;
 }
 
+/* ---- where the ranks are ---- */
+
+static bool are_apart(const uint64_t *hosts, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < i; j++)
+			if (hosts[i] == hosts[j])
+				return false;
+	return true;
+}
+
+static bool is_embedded(void)
+{
+	struct sml_config config = SML_CONFIG_INIT;
+	const char *address;
+
+	/* A wrong setting is reported when the job begins. */
+	if (sml_config_init(&config))
+		return true;
+	address = config.switch_address;
+	return address == NULL || *address == '\0' || strcasecmp(address, "embedded") == 0;
+}
+
+/* All ranks must call this; rank 0 gets the answer. */
+static bool find_site(MPI_Comm comm, int rank, int size, struct sml_mpi_site *site)
+{
+	uint64_t hosts[SML_MPI_MAX_RANKS] = {0}, host = sml_mpi_host();
+
+	if (PMPI_Gather(&host, 1, MPI_UINT64_T, hosts, 1, MPI_UINT64_T, 0, comm) != MPI_SUCCESS)
+		return false;
+	if (rank == 0)
+		*site = (struct sml_mpi_site){
+			.embedded = is_embedded(), .apart = are_apart(hosts, size), .ranks = size};
+	return true;
+}
+
+/* ---- the threshold ---- */
+
+/* Every communicator gets here, but the message is shown once. */
+static void complain(const char *threshold)
+{
+	static int told; /* atomic */
+
+	if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))
+		fprintf(stderr,
+			"switchml-mpi: SWITCHML_MPI_THRESHOLD=\"%s\" is not allowed: it must be a "
+			"number of bytes, at least 1, for example 65536, 64K or 1M. MPI does all "
+			"all-reduces\n",
+			threshold);
+}
+
+static bool decide(const struct sml_mpi_site *site, struct sml_mpi_bytes *from)
+{
+	const char *threshold = getenv("SWITCHML_MPI_THRESHOLD");
+	uint64_t bytes;
+
+	if (threshold == NULL || *threshold == '\0') {
+		sml_mpi_bytes_gaining(from, site);
+		return true;
+	}
+	if (!sml_mpi_parse_bytes(threshold, &bytes)) {
+		complain(threshold);
+		return false;
+	}
+	sml_mpi_bytes_fill(from, bytes);
+	return true;
+}
+
+/*
+ * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise where a switch gains. All ranks (at most
+ * SML_MPI_MAX_RANKS) must call this. False on every rank: the setting is invalid, and rank 0 has
+ * reported it.
+ */
+static bool agree_on_sizes(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *from)
+{
+	struct sml_mpi_site site;
+
+	if (!find_site(comm, rank, size, &site))
+		return false;
+	/* A threshold is never 0. */
+	if (rank == 0 && !decide(&site, from))
+		sml_mpi_bytes_fill(from, 0);
+	return PMPI_Bcast(from, (int)(sizeof(*from) / sizeof(uint64_t)), MPI_UINT64_T, 0, comm) ==
+		       MPI_SUCCESS &&
+	       from->of[0][0] != 0;
+}
+
 /* The first exchange. Rank 0's environment decides for all ranks. */
 static void agree(struct sml_mpi_communicator *communicator)
 {
 	communicator->state = SML_MPI_LEFT;
 	communicator->why = SML_MPI_NO_SWITCH;
-	if (sml_mpi_decide(communicator->comm, communicator->rank, communicator->size,
+	if (agree_on_sizes(communicator->comm, communicator->rank, communicator->size,
 			   &communicator->from))
 		communicator->state = SML_MPI_AGREED;
 }
@@ -143,11 +222,13 @@ static void set_master(struct invitation *invitation, const struct sml_config *c
 static int choose_port(const struct sml_config *config)
 {
 	struct sml_mpi_ports ports = {PORT_MIN, PORT_MAX, true};
+	const char *master_port = getenv("SWITCHML_MASTER_PORT");
 
 	/* sml_config_init() has checked it. */
 	if (config->ports)
 		(void)sscanf(config->ports, "%d-%d", &ports.first, &ports.last);
-	if (is_set("SWITCHML_MASTER_PORT")) {
+	/* An empty variable counts as unset. */
+	if (master_port && *master_port) {
 		if (!config->ports)
 			ports.last = 65535;
 		ports.first = config->master_port;

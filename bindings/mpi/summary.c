@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "bindings/mpi/summary.h"
+#include "bindings/mpi/communicator.h"
 
 #include <inttypes.h>
 #include <mpi.h>
@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#include "bindings/mpi/communicator.h"
 #include "switchml.h"
 
 static uint64_t calls[SML_MPI_WAYS][2];		/* atomic; [blocking] */
@@ -103,11 +102,6 @@ static void list_reasons(char *text, size_t bytes)
 	}
 }
 
-static bool is_named(const struct sml_config *config)
-{
-	return config->switch_address && *config->switch_address;
-}
-
 /*
  * A switch is named, and got no call of a program that has made some: rank 0 says so, with the
  * reason of most calls.
@@ -119,7 +113,8 @@ static void say_unused(int rank, uint64_t total)
 	const char *remedy;
 
 	if (rank != 0 || total == 0 || offloaded_bytes > 0 || all(SML_MPI_SWITCH) > 0 ||
-	    sml_config_init(&config) != 0 || !is_named(&config) || !config.summary)
+	    sml_config_init(&config) != 0 || config.switch_address == NULL ||
+	    *config.switch_address == '\0' || !config.summary)
 		return;
 	for (unsigned way = most; way < SML_MPI_WAYS; way++)
 		if (all((enum sml_mpi_way)way) > all(most))
