@@ -112,28 +112,27 @@ static bool are_apart(const uint64_t *hosts, int n)
 	return true;
 }
 
-static bool is_embedded(void)
+/* Do the ranks have the switch? */
+static bool is_embedded(const char *address)
 {
-	struct sml_config config = SML_CONFIG_INIT;
-	const char *address;
-
-	/* A wrong setting is reported when the job begins. */
-	if (sml_config_init(&config))
-		return true;
-	address = config.switch_address;
 	return address == NULL || *address == '\0' || strcasecmp(address, "embedded") == 0;
 }
 
 /* All ranks must call this; rank 0 gets the answer. */
-static bool find_site(MPI_Comm comm, int rank, int size, struct sml_mpi_site *site)
+static bool find_site(const struct sml_mpi_communicator *communicator, struct sml_mpi_site *site)
 {
 	uint64_t hosts[SML_MPI_MAX_RANKS] = {0}, host = sml_mpi_host();
+	struct sml_config config = SML_CONFIG_INIT;
 
-	if (PMPI_Gather(&host, 1, MPI_UINT64_T, hosts, 1, MPI_UINT64_T, 0, comm) != MPI_SUCCESS)
+	if (PMPI_Gather(&host, 1, MPI_UINT64_T, hosts, 1, MPI_UINT64_T, 0, communicator->comm) !=
+	    MPI_SUCCESS)
 		return false;
-	if (rank == 0)
-		*site = (struct sml_mpi_site){
-			.embedded = is_embedded(), .apart = are_apart(hosts, size), .ranks = size};
+	if (communicator->rank > 0)
+		return true;
+	site->ranks = communicator->size;
+	site->apart = are_apart(hosts, site->ranks);
+	/* A wrong setting is reported when the job begins. */
+	site->embedded = sml_config_init(&config) != 0 || is_embedded(config.switch_address);
 	return true;
 }
 
@@ -170,31 +169,24 @@ static bool decide(const struct sml_mpi_site *site, struct sml_mpi_bytes *from)
 }
 
 /*
- * Uses rank 0's SWITCHML_MPI_THRESHOLD, or otherwise where a switch gains. All ranks (at most
- * SML_MPI_MAX_RANKS) must call this. False on every rank: the setting is invalid, and rank 0 has
- * reported it.
+ * The first exchange. Rank 0's environment decides for all ranks (at most SML_MPI_MAX_RANKS): its
+ * SWITCHML_MPI_THRESHOLD, or otherwise where a switch gains.
  */
-static bool agree_on_sizes(MPI_Comm comm, int rank, int size, struct sml_mpi_bytes *from)
-{
-	struct sml_mpi_site site;
-
-	if (!find_site(comm, rank, size, &site))
-		return false;
-	/* A threshold is never 0. */
-	if (rank == 0 && !decide(&site, from))
-		sml_mpi_bytes_fill(from, 0);
-	return PMPI_Bcast(from, (int)(sizeof(*from) / sizeof(uint64_t)), MPI_UINT64_T, 0, comm) ==
-		       MPI_SUCCESS &&
-	       from->of[0][0] != 0;
-}
-
-/* The first exchange. Rank 0's environment decides for all ranks. */
 static void agree(struct sml_mpi_communicator *communicator)
 {
+	struct sml_mpi_bytes *from = &communicator->from;
+	struct sml_mpi_site site;
+
 	communicator->state = SML_MPI_LEFT;
 	communicator->why = SML_MPI_NO_SWITCH;
-	if (agree_on_sizes(communicator->comm, communicator->rank, communicator->size,
-			   &communicator->from))
+	if (!find_site(communicator, &site))
+		return;
+	/* A threshold is never 0: the setting is invalid, and rank 0 has said so. */
+	if (communicator->rank == 0 && !decide(&site, from))
+		sml_mpi_bytes_fill(from, 0);
+	if (PMPI_Bcast(from, (int)(sizeof(*from) / sizeof(uint64_t)), MPI_UINT64_T, 0,
+		       communicator->comm) == MPI_SUCCESS &&
+	    from->of[0][0] != 0)
 		communicator->state = SML_MPI_AGREED;
 }
 
@@ -253,7 +245,7 @@ static void invite(struct invitation *invitation, struct refusal *refusal,
 		refuse(refusal, SML_ERROR_CONFIG,
 		       "SWITCHML_SWITCH has more than 1023 characters: name fewer switches");
 	snprintf(invitation->switch_address, sizeof(invitation->switch_address), "%s", address);
-	if (*address == '\0' || strcasecmp(address, "embedded") == 0) {
+	if (is_embedded(address)) {
 		invitation->port = choose_port(config);
 		if (invitation->port == 0)
 			refuse(refusal, SML_ERROR_CONFIG,
