@@ -31,6 +31,15 @@ def free_port():
     return tcp.getsockname()[1]
 
 
+def _trace_of(error):
+    """From the test's function on. Values say why an assertion failed."""
+    is_failure = isinstance(error, AssertionError)
+    found = traceback.TracebackException(
+        type(error), error, error.__traceback__.tb_next, capture_locals=is_failure
+    )
+    return "".join(f"{line[:500]}\n" for line in "".join(found.format()).splitlines())
+
+
 def _serve(pipe, rank, n, settings, network, environment):
     """Make the calls that come down the pipe, until None comes."""
     os.environ.clear()
@@ -54,10 +63,7 @@ def _serve(pipe, rank, n, settings, network, environment):
             try:
                 pipe.send(("result", function(job if job else rank, *arguments)))
             except BaseException as error:  # the test looks at it
-                is_own = isinstance(error, AssertionError)  # values say why it failed
-                trace = traceback.TracebackException.from_exception(error, capture_locals=is_own)
-                text = "".join(trace.format())
-                pipe.send(("error", (type(error).__name__, str(error), text)))
+                pipe.send(("error", (type(error).__name__, str(error), _trace_of(error))))
         if job:
             job.close()
         pipe.send(("closed", None))

@@ -13,7 +13,7 @@ import equal
 import regression
 from frameworks import FRAMEWORKS
 from programs import check_example
-from ranks import Ranks
+from ranks import Ranks, each_rank_of
 
 N = 3
 REDUCE = {"sum": np.sum, "avg": np.mean, "max": np.max, "min": np.min}
@@ -28,13 +28,9 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def ranks(name):
+    """Others for each framework."""
     with Ranks(N) as them:
         yield them
-
-
-def start(ranks, function, *same):
-    """Begin function(job, *same) on each rank."""
-    ranks.start(function, *([argument] * ranks.n for argument in same))
 
 
 def call(ranks, function, *same):
@@ -113,37 +109,16 @@ def reduce_wide(job, name, op, compiled):
     return b"".join(its.tobytes() for its in found.values())
 
 
-def many_in_order(job, name):
-    """Calls that depend on nothing but their order, twice as many as make a mistake likely."""
-    framework = FRAMEWORKS[name](job)
-    many = framework.compiled(
-        lambda x: [framework.allreduce(framework.full(i + 1, x * (i + 1))) for i in range(40)]
-    )
-    results = [many(framework.constants(np.float32(step))) for step in range(5)]  # none waited for
-    return [[float(array[0]) for array in step] for step in results]
-
-
-def gradient_through(job, name):
-    """The loss on rank r is (r + 1) * sum(y ** 2), of y = sum of all x."""
-    framework = FRAMEWORKS[name](job)
-
-    def gradient(x):
-        def loss(x):
-            return (job.rank + 1.0) * framework.sum(framework.allreduce(x) ** 2)
-
-        return framework.gradient(loss, x)
-
-    x = framework.constants(np.arange(4, dtype=np.float32) + job.rank)
-    return np.asarray(gradient(x)), np.asarray(framework.compiled(gradient)(x))
-
-
-def no_gradient(job, name):
+@each_rank_of("ranks")
+def test_a_maximum_has_no_gradient(job, name):
     framework = FRAMEWORKS[name](job)
     x = framework.constants(np.ones(3, np.float32))
-    framework.gradient(lambda x: framework.sum(framework.allreduce(x, op="max")), x)
+    with pytest.raises(Exception, match="has no gradient"):
+        framework.gradient(lambda x: framework.sum(framework.allreduce(x, op="max")), x)
 
 
-def broadcast(job, name, root):
+@each_rank_of("ranks")
+def test_root_s_arrays_are_everybody_s(job, name):
     arrays = {
         "a": np.arange(5, dtype=np.float32) * job.rank,
         "b": np.array([job.rank > 0, True]),
@@ -151,14 +126,15 @@ def broadcast(job, name, root):
         "d": np.float64(job.rank),
     }
     framework = FRAMEWORKS[name](job)
-    found = framework.broadcast(arrays, root)
+    found = framework.broadcast(arrays, 1)
 
     def check(its, given):
         assert its.dtype == given.dtype and its.shape == given.shape
         return np.asarray(its)
 
     checked = framework.map(check, found, framework.constants(arrays))
-    return {its: array.tolist() for its, array in checked.items()}
+    expected = {"a": [0.0, 1.0, 2.0, 3.0, 4.0], "b": [True, True], "c": [[1]], "d": 1.0}
+    assert {its: array.tolist() for its, array in checked.items()} == expected
 
 
 def train(job, name, compiled):
@@ -186,53 +162,15 @@ def sum_with_residual(job, name, compiled):
     return regression.feed_back(allreduce, job.rank)
 
 
-def wrong_residuals(job, name, compiled):
-    """The mistakes are in the last array: nothing of the others is under way then."""
+def mistakes(job, name):
     framework = FRAMEWORKS[name](job)
-
-    def reduce(last, residuals):
-        call = form(framework, compiled)(
-            lambda first, last: framework.allreduce([first, last], residuals=residuals)
-        )
-        call(*framework.constants([np.ones(2, np.float32), last]))
-
-    floats, good = np.ones(3, np.float32), np.zeros(2, np.float32)
-    for last, residuals, text in (
-        (floats, [good, np.zeros(2, np.float32)], "must have 3 float32, but has 2 float32"),
-        (floats, [good, np.zeros(3)], "must have 3 float32, but has 3 float64"),
-        (np.ones(3, np.int32), [good, np.zeros(3, np.float32)], "only for SUM and AVG of float32"),
-        (np.ones(2, np.float32), [good, good], "two residuals overlap"),
-        (floats, [good], "structure|arity"),
-        (floats, [good, [good]], "structure|not an array"),
-    ):
-        with pytest.raises(Exception, match=text):
-            reduce(last, residuals)
-        assert not job._pending
-    return np.asarray(framework.allreduce(framework.constants(floats))).tolist()
-
-
-def wrong_type(job, name, type_name, compiled):
-    framework = FRAMEWORKS[name](job)
-    array = framework.constants(np.ones(3, type_name))
-    form(framework, compiled)(framework.allreduce)(array)
-
-
-def wrong_op(job, name):
-    FRAMEWORKS[name](job).allreduce(np.ones(3, np.float32), op="prod")
-
-
-def masked(job, name):
-    framework = FRAMEWORKS[name](job)
-    array = np.ma.array(np.ones(4, np.float32), mask=[1, 0, 0, 0])
-    in_tree = {"a": [np.ones(4, np.float32), array]}
-    for taker, argument in (
-        (framework.allreduce, array),
-        (framework.allreduce, in_tree),
-        *((taker, array) for taker in framework.other_takers()),
-    ):
-        with pytest.raises(TypeError, match="the mask"):
-            taker(argument)
-    return np.asarray(framework.allreduce(np.ones(2, np.float32))).tolist()
+    for type_name in ("uint32", "complex64"):
+        array = framework.constants(np.ones(3, type_name))
+        for reduce in (framework.allreduce, framework.compiled(framework.allreduce)):
+            with pytest.raises(TypeError, match=f"{type_name} cannot be combined"):
+                reduce(array)
+    with pytest.raises(ValueError, match="prod"):
+        framework.allreduce(np.ones(3, np.float32), op="prod")
 
 
 def mismatched(job, name, compiled):
@@ -259,28 +197,35 @@ def test_64_bits_stay_64_bits(ranks, name, op, compiled):
     assert found == [found[0]] * N
 
 
-def test_many_calls_keep_their_order(ranks, name):
+@each_rank_of("ranks")
+def test_many_calls_keep_their_order(job, name):
+    """Calls that depend on nothing but their order, twice as many as make a mistake likely."""
+    framework = FRAMEWORKS[name](job)
+    many = framework.compiled(
+        lambda x: [framework.allreduce(framework.full(i + 1, x * (i + 1))) for i in range(40)]
+    )
+    results = [many(framework.constants(np.float32(step))) for step in range(5)]  # none waited for
     expected = [[float(N * step * (i + 1)) for i in range(40)] for step in range(5)]
-    assert call(ranks, many_in_order, name) == [expected] * N
+    assert [[float(array[0]) for array in step] for step in results] == expected
 
 
-def test_a_sum_has_the_gradient_of_all_ranks_losses(ranks, name):
+@each_rank_of("ranks")
+def test_a_sum_has_the_gradient_of_all_ranks_losses(job, name):
+    """The loss on rank r is (r + 1) * sum(y ** 2), of y = sum of all x."""
+    framework = FRAMEWORKS[name](job)
+
+    def gradient(x):
+        def loss(x):
+            return (job.rank + 1.0) * framework.sum(framework.allreduce(x) ** 2)
+
+        return framework.gradient(loss, x)
+
+    x = framework.constants(np.arange(4, dtype=np.float32) + job.rank)
+    forms = np.asarray(gradient(x)), np.asarray(framework.compiled(gradient)(x))
     y = N * np.arange(4.0) + sum(range(N))
     expected = 2 * y * sum(rank + 1 for rank in range(N))
-    for forms in call(ranks, gradient_through, name):
-        for found in forms:
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_a_maximum_has_no_gradient(ranks, name):
-    start(ranks, no_gradient, name)
-    for outcome in ranks.outcomes():
-        assert "has no gradient" in str(outcome)
-
-
-def test_root_s_arrays_are_everybody_s(ranks, name):
-    expected = {"a": [0.0, 1.0, 2.0, 3.0, 4.0], "b": [True, True], "c": [[1]], "d": 1.0}
-    assert call(ranks, broadcast, name, 1) == [expected] * N
+    for found in forms:
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @both_forms
@@ -296,8 +241,19 @@ def test_equal_arrays_stay_as_they_are_where_switches_add_integers(name):
         equal.check(list(their), gradients=True)
 
 
-def test_a_masked_array_is_refused(ranks, name):
-    assert call(ranks, masked, name) == [[N] * 2] * N
+@each_rank_of("ranks")
+def test_a_masked_array_is_refused(job, name):
+    framework = FRAMEWORKS[name](job)
+    array = np.ma.array(np.ones(4, np.float32), mask=[1, 0, 0, 0])
+    in_tree = {"a": [np.ones(4, np.float32), array]}
+    for taker, argument in (
+        (framework.allreduce, array),
+        (framework.allreduce, in_tree),
+        *((taker, array) for taker in framework.other_takers()),
+    ):
+        with pytest.raises(TypeError, match="the mask"):
+            taker(argument)
+    assert np.asarray(framework.allreduce(np.ones(2, np.float32))).tolist() == [N] * 2
 
 
 @both_forms
@@ -305,28 +261,42 @@ def test_what_is_rounded_away_is_fed_back(ranks, name, compiled):
     regression.check_that_nothing_is_lost(call(ranks, sum_with_residual, name, compiled))
 
 
+@each_rank_of("ranks")
 @both_forms
-def test_wrong_residuals_leave_nothing_under_way(ranks, name, compiled):
-    assert call(ranks, wrong_residuals, name, compiled) == [[N] * 3] * N
+def test_wrong_residuals_leave_nothing_under_way(job, name, compiled):
+    """The mistakes are in the last array: nothing of the others is under way then."""
+    framework = FRAMEWORKS[name](job)
+
+    def reduce(last, residuals):
+        call = form(framework, compiled)(
+            lambda first, last: framework.allreduce([first, last], residuals=residuals)
+        )
+        call(*framework.constants([np.ones(2, np.float32), last]))
+
+    floats, good = np.ones(3, np.float32), np.zeros(2, np.float32)
+    for last, residuals, text in (
+        (floats, [good, np.zeros(2, np.float32)], "must have 3 float32, but has 2 float32"),
+        (floats, [good, np.zeros(3)], "must have 3 float32, but has 3 float64"),
+        (np.ones(3, np.int32), [good, np.zeros(3, np.float32)], "only for SUM and AVG of float32"),
+        (np.ones(2, np.float32), [good, good], "two residuals overlap"),
+        (floats, [good], "structure|arity"),
+        (floats, [good, [good]], "structure|not an array"),
+    ):
+        with pytest.raises(Exception, match=text):
+            reduce(last, residuals)
+        assert not job._pending
+    assert np.asarray(framework.allreduce(framework.constants(floats))).tolist() == [N] * 3
 
 
 def test_mistakes_are_told_at_once_and_change_nothing(ranks, name):
-    for type_name in ("uint32", "complex64"):
-        for compiled in (False, True):
-            start(ranks, wrong_type, name, type_name, compiled)
-            for outcome in ranks.outcomes():
-                assert outcome.kind == "TypeError"
-                assert f"{type_name} cannot be combined" in str(outcome)
-    start(ranks, wrong_op, name)
-    for outcome in ranks.outcomes():
-        assert outcome.kind == "ValueError"
+    call(ranks, mistakes, name)
     regression.check(call(ranks, train, name, True))
 
 
 @both_forms
 def test_a_failed_call_says_why(name, compiled):
     with Ranks(2) as them:
-        start(them, mismatched, name, compiled)
+        them.start(mismatched, [name] * 2, [compiled] * 2)
         for outcome in them.outcomes():
             assert "rank 1" in str(outcome) and "rank 0" in str(outcome)
 

@@ -7,15 +7,19 @@ import signal
 import zlib
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
 
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
-
-import regression  # noqa: E402
-from groups import Groups, stop  # noqa: E402
-from programs import ROOT, torchrun  # noqa: E402
+import regression
+import switchml.torch
+from groups import Groups, stop
+from programs import ROOT, torchrun
+from ranks import each_rank_of
+from switchml import errors
 
 N = 3
 STEPS = 30
@@ -27,13 +31,6 @@ HOOKS = {
     "int8 feedback": ("int8", True),
     "hook": (None, False),
 }
-
-
-@pytest.fixture(scope="module")
-def gloo():
-    with Groups(N, "gloo") as groups:
-        yield groups
-        groups.call(stop)
 
 
 class Net(torch.nn.Module):
@@ -72,6 +69,17 @@ def mean_loss(loss):
     return total.item() / N
 
 
+def losses_of(rank, model, optimizer, *options):
+    losses = []
+    for pixels, labels in batches(rank):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(pixels, *options), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(mean_loss(loss))
+    return losses
+
+
 def train(rank, what):
     torch.manual_seed(5)
     model = Net()
@@ -81,13 +89,9 @@ def train(rank, what):
     model = DistributedDataParallel(model, **options)
     hook = HOOKS.get(what)
     if hook:
-        import switchml.torch
-
         state = switchml.torch.HookState(wire=hook[0], error_feedback=hook[1])
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
     if what == "zero":
-        from torch.distributed.optim import ZeroRedundancyOptimizer
-
         optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.003)
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -106,21 +110,18 @@ def train(rank, what):
     return losses, checksum(model.module)
 
 
-@pytest.mark.parametrize("what", ["plain", "buckets", "accumulation", "unused", "zero", "hook"])
+WAYS = ["plain", "buckets", "accumulation", "unused", "zero", *HOOKS]
+
+
+@pytest.mark.parametrize("what", WAYS)
 def test_ddp_trains_as_with_gloo(groups, gloo, what):
-    expected, _ = gloo.call(train, ["plain" if what == "hook" else what] * N)[0]
+    """With our hook, of fewer bytes, too."""
+    expected, _ = gloo.call(train, ["plain" if what in HOOKS else what] * N)[0]
     found = groups.call(train, [what] * N)
     assert len({parameters for _, parameters in found}) == 1, "ranks differ"
-    compare(found[0][0], expected, BOUND["int32"])
-
-
-@pytest.mark.parametrize("what", ["int16", "feedback", "int8 feedback"])
-def test_the_hook_trains_as_well_with_fewer_bytes(groups, gloo, what):
-    expected, _ = gloo.call(train, ["plain"] * N)[0]
-    found = groups.call(train, [what] * N)
-    assert len({parameters for _, parameters in found}) == 1, "ranks differ"
-    assert found[0][0] != expected, "that was the wire of the others"
-    compare(found[0][0], expected, BOUND[what])
+    if what in BOUND:
+        assert found[0][0] != expected, "that was the wire of the others"
+    compare(found[0][0], expected, BOUND.get(what, BOUND["int32"]))
 
 
 def compare(losses, expected, bound):
@@ -130,37 +131,38 @@ def compare(losses, expected, bound):
     assert worst <= bound, f"losses differ by {worst}"
 
 
-def twice_the_same(rank):
-    return train(rank, "plain")
-
-
-def test_runs_are_repeated_to_the_bit(groups):
-    first, second = groups.call(twice_the_same), groups.call(twice_the_same)
-    assert first == second
+@each_rank_of("groups")
+def test_runs_are_repeated_to_the_bit(rank):
+    assert train(rank, "plain") == train(rank, "plain")
 
 
 # ---- error feedback ----
 
 
+def mean_gradient(inputs, steps=1, group=None, **settings):
+    """The mean of the same gradient, which is the inputs, over all ranks and some steps."""
+    torch.manual_seed(1)
+    linear = torch.nn.Linear(inputs.shape[1], 1, bias=False)
+    model = DistributedDataParallel(linear, process_group=group)
+    state = switchml.torch.HookState(group=group, **settings)
+    model.register_comm_hook(state, switchml.torch.allreduce_hook)
+    total = torch.zeros(inputs.shape[1], dtype=torch.float64)
+    for _ in range(steps):
+        model.zero_grad()
+        model(inputs).sum().backward()
+        total += linear.weight.grad[0]
+    return total / steps
+
+
 def mean_of_a_gradient_that_repeats(rank, wire):
     """The error of the mean over some steps, of the RMS of the exact mean, and the mean's bits."""
-    import switchml.torch
-
     inputs = [torch.randn(1, 8192, generator=torch.Generator().manual_seed(r)) for r in range(N)]
     exact = torch.cat(inputs).double().mean(0)
     found = []
     for feedback, steps in ((False, 1), (True, 100)):
-        torch.manual_seed(1)
-        model = DistributedDataParallel(torch.nn.Linear(8192, 1, bias=False))
-        state = switchml.torch.HookState(wire=wire, error_feedback=feedback)
-        model.register_comm_hook(state, switchml.torch.allreduce_hook)
-        total = torch.zeros(8192, dtype=torch.float64)
-        for _ in range(steps):
-            model.zero_grad()
-            model(inputs[rank]).sum().backward()
-            total += model.module.weight.grad[0]
-        error = (total / steps - exact).square().mean() / exact.square().mean()
-        found.append((error.sqrt().item(), zlib.crc32(total.numpy().tobytes())))
+        mean = mean_gradient(inputs[rank], steps, wire=wire, error_feedback=feedback)
+        error = (mean - exact).square().mean() / exact.square().mean()
+        found.append((error.sqrt().item(), zlib.crc32(mean.numpy().tobytes())))
     return found
 
 
@@ -174,49 +176,26 @@ def test_the_mean_of_a_gradient_that_repeats_converges(groups, wire, remains):
     assert 0 < with_feedback < remains * without
 
 
-def feedback_over_time(rank):
+@each_rank_of("groups")
+def test_error_feedback_forgets_nothing(rank):
     """A gradient far below its block's unit: forgotten without feedback, not with it."""
-    import switchml.torch
-
-    found = []
-    for feedback in (False, True):
-        torch.manual_seed(1)
-        model = DistributedDataParallel(torch.nn.Linear(8192, 1, bias=False))
-        state = switchml.torch.HookState(wire="int16", error_feedback=feedback)
-        model.register_comm_hook(state, switchml.torch.allreduce_hook)
-        inputs = torch.full((1, 8192), 1e-6)
-        inputs[0, ::64] = 1.0  # in each block of the int16 wire, the shortest
-        total = torch.zeros(8192)
-        for _ in range(200):
-            model.zero_grad()
-            model(inputs).sum().backward()
-            total += model.module.weight.grad[0]
-        small = (total / 200).view(-1, 64)[:, 1:]
-        found.append(small.mean().item() / 1e-6)
-    return found
-
-
-def test_error_feedback_forgets_nothing(groups):
-    for without, with_feedback in groups.call(feedback_over_time):
-        assert without < 0.5
-        assert 0.6 < with_feedback < 1.4
+    inputs = torch.full((1, 8192), 1e-6)
+    inputs[0, ::64] = 1.0  # in each block of the int16 wire, the shortest
+    for feedback, least, most in ((False, 0, 0.5), (True, 0.6, 1.4)):
+        mean = mean_gradient(inputs, 200, wire="int16", error_feedback=feedback)
+        small = mean.view(-1, 64)[:, 1:].mean().item() / 1e-6
+        assert least <= small < most
 
 
 def of_a_subset(rank, subsets):
     """Two models, each of some ranks only, which make a group and a hook's state by themselves."""
-    import switchml.torch
-
     for ranks in subsets:
         # torch's new_group() is for all ranks; the hook's state is for the group's.
         group = dist.new_group(ranks)
         if rank not in ranks:
             continue
-        torch.manual_seed(1)
-        model = DistributedDataParallel(torch.nn.Linear(512, 1, bias=False), process_group=group)
-        state = switchml.torch.HookState(group=group, wire="int16", error_feedback=True)
-        model.register_comm_hook(state, switchml.torch.allreduce_hook)
-        model(torch.full((1, 512), 10.0**rank)).sum().backward()
-        return model.module.weight.grad.mean().item()
+        inputs = torch.full((1, 512), 10.0**rank)
+        return mean_gradient(inputs, group=group, wire="int16", error_feedback=True).mean().item()
     return None
 
 
@@ -236,9 +215,6 @@ def test_error_feedback_in_a_subset_is_the_subsets_alone(subsets):
 def fsdp(rank, sharded, factor=None):
     """Losses, with parameters in shards or, on Gloo, whole: older ones take AVG for SUM. `factor`:
     gradients are divided by it, and not by N, which makes the sum a PREMUL_SUM."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     torch.manual_seed(5)
     model = torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10))
     if sharded:
@@ -249,14 +225,7 @@ def fsdp(rank, sharded, factor=None):
     else:
         model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (factor or N) / N, momentum=0.9)
-    losses = []
-    for pixels, labels in batches(rank):
-        loss = torch.nn.functional.cross_entropy(model(pixels), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(mean_loss(loss))
-    return losses
+    return losses_of(rank, model, optimizer)
 
 
 def test_fsdp_trains_as_ddp_with_gloo(groups, gloo):
@@ -273,9 +242,6 @@ def test_fsdp_divides_by_its_own_factor(groups, gloo):
 
 def hybrid(rank, sharded):
     """Sharded over two, replicated over two: gradients go through reduce-scatter and all-reduce."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
     torch.manual_seed(5)
     model = torch.nn.Linear(64, 10)
     inputs = torch.full((4, 64), float(rank))
@@ -300,30 +266,26 @@ def test_hybrid_sharding_reduces_over_both_dimensions():
 # ---- failures ----
 
 
-def backward_until_it_fails(rank):
+def train_until_it_fails(rank):
     model = DistributedDataParallel(torch.nn.Linear(512, 512))
-    try:
-        for step in range(10_000):
-            if step == 5 and rank == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-            model(torch.ones(8, 512)).sum().backward()
-    except RuntimeError as in_backward:
-        try:
-            dist.all_reduce(torch.ones(3))
-        except RuntimeError as in_collective:
-            return [(type(error).__name__, str(error)) for error in (in_backward, in_collective)]
-    return None
+    for step in range(10_000):
+        if step == 5 and rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        model(torch.ones(8, 512)).sum().backward()
 
 
-def test_a_killed_rank_is_named_in_backward():
+def see_a_rank_die(rank):
+    with pytest.raises(RuntimeError, match=r"RankDiedError: rank 2 \(host ") as in_backward:
+        train_until_it_fails(rank)
+    assert type(in_backward.value) is RuntimeError
+    with pytest.raises(errors.RankDiedError, match=r"^rank 2 \(host "):
+        dist.all_reduce(torch.ones(3))
+
+
+def test_a_killed_rank_is_named_in_backward(new_groups):
     """docs/pytorch.md: DDP makes a RuntimeError of the error, and the next collective raises it."""
-    with Groups(N) as groups:
-        groups.start(backward_until_it_fails)
-        for in_backward, in_collective in groups.outcomes(only=[0, 1]):
-            assert in_backward[0] == "RuntimeError"
-            assert "RankDiedError: rank 2 (host " in in_backward[1]
-            assert in_collective[0] == "RankDiedError"
-            assert in_collective[1].startswith("rank 2 (host ")
+    new_groups.start(see_a_rank_die)
+    assert new_groups.outcomes(only=[0, 1]) == [None] * 2
 
 
 ELASTIC = '''
