@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package from the tree, unless another is installed; time limits for every test; groups."""
 
-import contextlib
 import faulthandler
 import importlib.util
 import sys
@@ -84,15 +83,3 @@ def port():
     from ranks import free_port
 
     return free_port()
-
-
-@pytest.fixture(scope="module")
-def pair(request):
-    """As groups, for tests after which ranks may have failed."""
-    from groups import Groups, stop
-    from ranks import RankError
-
-    with Groups(request.module.N) as ranks:
-        yield ranks
-        with contextlib.suppress(RankError):
-            ranks.call(stop)

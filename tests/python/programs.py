@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from ranks import free_port
@@ -40,15 +39,6 @@ def start_python(*arguments, stdout=subprocess.PIPE, **variables):
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def wait_for(look, processes, said=lambda: "", seconds=300):
-    """Wait for what `look` sees, while no process fails."""
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, said()
-        assert all(process.poll() in (None, 0) for process in processes), said()
-        time.sleep(0.02)
 
 
 def run_python(*arguments, timeout=500, **variables):

@@ -48,7 +48,7 @@ def disagree(rank, names, warm, default=False):
         dist.destroy_process_group(group)
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 @pytest.mark.parametrize("names", PAIRS, ids="; ".join)
 def test_ranks_that_disagree_are_told_both_calls_at_once(rank, names):
     """In a group's first call, and in a later one; on every rank's side."""
@@ -61,7 +61,7 @@ def test_ranks_that_disagree_in_the_default_group_are_told_so(rank):
     disagree(rank, PAIRS[0], warm=False, default=True)
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 def test_ranks_that_agree_hear_nothing_of_it(rank):
     """Every call on Gloo, in turn with one on the switch."""
     for name, call in ON_GLOO.items():
@@ -118,7 +118,7 @@ def test_one_line_is_for_all_groups_but_the_first(tmp_path):
     assert text.count(" has ended: ") == 1
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 def test_a_work_on_gloo_is_like_any_other(rank):
     """The value of a future is Gloo's, and a work can be polled."""
     tensor = torch.full((4,), rank + 2.0)
@@ -130,7 +130,7 @@ def test_a_work_on_gloo_is_like_any_other(rank):
     assert value.tolist() == tensor.tolist() == [6.0] * 4
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 def test_gloo_has_the_modes_of_the_caller(rank):
     """Gloo writes to a leaf, and to a tensor of inference, as its caller may."""
     leaf = torch.full((4,), 2.0, requires_grad=True)

@@ -97,7 +97,7 @@ COLLECTIVES = {
 }
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("op", OPS)
@@ -132,14 +132,14 @@ REFUSED = [
 ]
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 @pytest.mark.parametrize(("collective", "op", "dtype", "why"), REFUSED)
 def test_a_refusal_says_what_to_do(rank, collective, op, dtype, why):
     with pytest.raises((RuntimeError, ValueError, TypeError), match=f"^.*{why}.*\\Z"):
         COLLECTIVES[collective][0](rank, inputs_of(dtype)[rank], op_of(op))
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 def test_a_refused_call_has_multiplied_nothing(rank):
     """What PREMUL_SUM has left of tensors, whose calls were refused."""
     group = dist.new_group(list(range(N)))
@@ -231,10 +231,10 @@ def outcomes_of_bare(rank, kind):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "complex64", "int64", "bool", "sparse"])
-def test_tensors_without_dimensions_are_as_gloo_has_them(pair, gloo, kind):
+def test_tensors_without_dimensions_are_as_gloo_has_them(groups, gloo, kind):
     """Results, works and futures have the same shapes, and what Gloo refuses is refused."""
     right = gloo.call(outcomes_of_bare, [kind] * N)
-    found = pair.call(outcomes_of_bare, [kind] * N)
+    found = groups.call(outcomes_of_bare, [kind] * N)
     if BEFORE_2_13 and kind == "complex64":  # which its Gloo does not broadcast
         for outcomes in (*found, *right):
             del outcomes["broadcast"]
@@ -247,7 +247,7 @@ def test_tensors_without_dimensions_are_as_gloo_has_them(pair, gloo, kind):
 # ---- groups that cannot change ----
 
 
-@each_rank_of("pair")
+@each_rank_of("groups")
 def test_a_group_that_was_not_made_for_it_cannot_be_reconfigured(rank):
     group = dist.group.WORLD
     assert not group.supports_reconfigure
