@@ -75,8 +75,7 @@ static void prepare(struct peer *peer, const char *arguments)
 		.n_ranks = (unsigned)library->n_ranks,
 		.seed = seed,
 	};
-	if (!peer->input || !peer->outputs ||
-	    (library->prepare && library->prepare(library->state, &peer->what)))
+	if (!peer->input || !peer->outputs)
 		errx(1, "no memory for %zu tensors of %zu elements", n_outputs + 1, count);
 	bench_fill(&peer->what, (unsigned)library->rank, peer->input);
 	scrub(peer);

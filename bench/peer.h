@@ -18,8 +18,6 @@
 
 #include "switchml.h"
 
-struct bench_case;
-
 struct bench_library {
 	void *state;
 	int rank, n_ranks;
@@ -33,8 +31,6 @@ struct bench_library {
 	/* NULL, or the same in `pieces` simultaneous calls. */
 	int (*in_pieces)(void *state, enum sml_type type, const void *input, void *output,
 			 size_t count, unsigned pieces, const char **why);
-	/* NULL, or told of the inputs before calls with them. Not 0 if there is no memory. */
-	int (*prepare)(void *state, const struct bench_case *what);
 };
 
 /* Serve bench/compare at $BENCH_SOCKET until it sends no more. Returns the result for main(). */

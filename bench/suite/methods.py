@@ -146,26 +146,6 @@ class SwitchML(Method):
         return address
 
 
-class Floor(SwitchML):
-    """The same core and the same sockets, all workers and the switch in one thread: what is left
-    when nobody is woken, switched or waited for. It polls, so its CPU time means something only
-    where links are not shaped."""
-
-    is_yardstick = True
-
-    def __init__(self):
-        super().__init__("floor-int32", "the floor: one thread, int32")
-
-    def n_programs(self, n_workers):
-        return 1
-
-    def start(self, group):
-        star = group.star
-        places = [f"{star.namespace(host)}/{star.address[host]}"
-                  for host in ["switch", *map(star.host_of, range(star.n_workers))]]
-        group.spawn("switch", [group.program("floor"), *places])
-
-
 class Ping(Method):
     """A UDP datagram from workers to the switch's host, and their sum to each of them: the wake-ups of a call
     through a switch on these cores, and nothing else. star: all workers take part, not only worker 0."""

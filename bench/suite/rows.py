@@ -4,7 +4,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 
-from methods import MTU, Floor, Gloo, OpenMPI, Ping, Preload, SwitchML
+from methods import MTU, Gloo, OpenMPI, Ping, Preload, SwitchML
 from star import Star
 
 # What a method's name and title end with: by SwitchML's `where`, and whether ranks of a host share memory.
@@ -56,7 +56,6 @@ HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
 
-FLOOR = Floor()
 PING = Ping("ping", "UDP ping-pong of one datagram", star=False)
 STAR_PING = Ping("star-ping", "UDP ping-pong of a star: all to one to all", star=True)
 
@@ -143,7 +142,7 @@ def targets():
     ten = 10_000_000
     yield Cell(8, "1gbit", ten, entries(ALL), target=True)
     yield Cell(4, "unshaped", ten,
-               entries((INT32, INT16, EXACT, HALF, FLOOR) + OTHERS), target=True)
+               entries((INT32, INT16, EXACT, HALF) + OTHERS), target=True)
     # Where the links are the limit, not the cores that all hosts share.
     yield Cell(8, "100mbit", ten,
                entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
@@ -214,7 +213,7 @@ def all_cells():
 
 # Rows that fit into a minute: the first target, and the latency target.
 QUICK = (r"^8x/1gbit/mtu1500/10MB/(ours-int(16|32|32-nic)|gloo-\w+|openmpi)$"
-         r"|^4x/unshaped/mtu1500/10MB/(ours-int(16|32)|floor-int32|gloo-\w+|openmpi)$"
+         r"|^4x/unshaped/mtu1500/10MB/(ours-int(16|32)|gloo-\w+|openmpi)$"
          r"|^8x/unshaped/mtu1500/16B/(ours-int32|(star-)?ping|gloo-ring|openmpi)$")
 
 

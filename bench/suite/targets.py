@@ -28,10 +28,6 @@ class Measured:
     def share_of_limit(self, name):
         return self.of(lambda row: row.cell.limit_seconds(row.entry.method) / row.p50(), name)
 
-    def cpu_ratio(self, cell, name, floor):
-        """CPU time of a call, over that of the floor."""
-        return self.of(lambda mine, least: mine.cpu_a_call() / least.cpu_a_call(), f"{cell}/{name}", f"{cell}/{floor}")
-
     def uplink_share(self, name):
         return self.of(lambda row: max(row.wire["up"], row.wire["down"]) / row.calls / row.cell.size_bytes, name)
 
@@ -97,8 +93,6 @@ def others(it):
     yield ("4 workers and the switch on these cores, int32: times Gloo's best", it.ratio(cell, BEST, "ours-int32"), 2)
     yield "the same: times Open MPI over TCP", it.ratio(cell, "openmpi", "ours-int32"), 1.3
     yield "int16: times Gloo's best", it.ratio(cell, BEST, "ours-int16"), 3
-    yield ("4 workers and the switch, int32: CPU time over the floor's", it.cpu_ratio(cell, "ours-int32", "floor-int32"),
-           1.2, "at most")
     yield ("8 workers, 1 Gbit/s, 1 % lost each way: time over that without loss",
            it.ratio(f"8x/1gbit/{TEN_MB}/no-offload", "ours-int32/loss1%", "ours-int32"), 1.3, "at most")
     yield ("the same at 100 Mbit/s",
