@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank that trains small models with DistributedDataParallel, once for each way to sum.
 
-Started by integers.py and training.py. Rank 0 writes the accuracy and the training time after each epoch (tests of the model do not
-count), and how large the gradients were.
+Started by training.py. Rank 0 writes the accuracy and the training time after each epoch (tests of the model do not count).
 """
 import itertools
 import os
@@ -64,20 +63,6 @@ def as_bfloat16(group, bucket):
     return bf16_compress_hook(group, bucket)
 
 
-def fixed_factor(exponent):
-    """The paper's first version: one factor for all gradients, and sums that wrap around."""
-    factor = 2.0 ** exponent
-
-    def hook(_state, bucket):
-        buffer = bucket.buffer()
-        lanes = (buffer.double() * factor).round().clamp(-2**62, 2**62).long()
-        lanes = ((lanes + 2**31) % 2**32 - 2**31).int()  # as a cast of the machine wraps
-        work = dist.all_reduce(lanes, async_op=True)
-        return work.get_future().then(
-            lambda future: (future.value()[0].double() / factor / dist.get_world_size()).float())
-    return hook
-
-
 def wrap(groups, name, model):
     """name: a way to sum, and what is done to the gradients: "int8-stripes-feedback" has no switch."""
     group = groups.of(name)
@@ -87,8 +72,6 @@ def wrap(groups, name, model):
         model.register_comm_hook(state, switchml.torch.allreduce_hook)
     elif name == "bfloat16":
         model.register_comm_hook(group, as_bfloat16)
-    elif name.startswith("fixed-"):
-        model.register_comm_hook(None, fixed_factor(int(name.split("-")[1])))
     return model
 
 
@@ -100,16 +83,9 @@ def accuracy(model):
         return model.module.accuracy()
 
 
-def sizes(model):
-    """The largest gradient, and the median of those that are not zero."""
-    values = torch.cat([p.grad.abs().flatten() for p in model.parameters()])
-    values = values[values > 0]
-    return [values.max().item(), values.median().item()] if len(values) else [0.0, 0.0]
-
-
 def train(model, epochs):
     optimizer = model.module.optimizer()
-    seconds, curve, largest = 0.0, [[0.0, accuracy(model)]], []
+    seconds, curve = 0.0, [[0.0, accuracy(model)]]
     for _ in range(epochs):
         model.module.begin_epoch()
         dist.barrier()
@@ -120,8 +96,7 @@ def train(model, epochs):
             optimizer.step()
         seconds += time.perf_counter() - began
         curve.append([seconds, accuracy(model)])
-        largest.append(sizes(model))
-    return {"curve": curve, "gradients": largest}
+    return curve
 
 
 def find(groups, models, ways, seeds, epochs):
@@ -130,7 +105,7 @@ def find(groups, models, ways, seeds, epochs):
         model = wrap(groups, way, MODELS[name](name, seed))
         count = sum(p.numel() for p in model.parameters())
         found.append({"model": name, "seed": seed, "way": way, "parameters": count,
-                      "tests": model.module.tests, **train(model, epochs)})
+                      "tests": model.module.tests, "curve": train(model, epochs)})
     return found
 
 

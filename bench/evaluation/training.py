@@ -6,7 +6,6 @@ import training_runs
 from training_runs import chosen
 
 QUESTION = "How long does real training take to the same accuracy?"
-ONLY_DRAWN = ("gradients",)  # of integers.py, which starts the same program
 RATE = 100
 WAYS = {"float32": "Gloo", "int32": "ours, int32", "int16": "ours, int16",
         "int8-feedback": "ours, int8", "bfloat16": "Gloo, bf16 hook",

@@ -19,11 +19,8 @@ ALL = "all"
 
 # Packets and sums: a rank's threads, the switch, and their sockets.
 DATA = ("src/core/*", "src/lib/progress/*", "src/lib/transport/*", "src/net/udp_*", "src/switch/udp/*")
-NUMBERS_ONLY = tuple(f"src/core/{name}.*" for name in (
-    "blocks", "coding", "element", "exact", "float16", "narrow", "order", "pairs", "quantize", "rounding", "sum",
-    "tensor", "wide"))
-HOOKS = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py")
-TORCH = (*HOOKS, "bindings/python/switchml/torch/_calls/*")
+TORCH = ("bindings/python/switchml/torch/hooks.py", "bindings/python/switchml/torch/_residuals.py",
+         "bindings/python/switchml/torch/_calls/*")
 # arguments.c has the default wire.
 CALLS = ("src/lib/api/*", "src/lib/context/submit.*", "src/lib/context/wait.*",
          "src/lib/context/context.*")  # the last one has the notifier
@@ -37,7 +34,6 @@ BLOCKS = {
     "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
     "replay": (*DATA, *TORCH),
     "training": (*DATA, *TORCH),
-    "integers": (*NUMBERS_ONLY, *HOOKS),
     "loss": (*DATA, *SLOTS, *SIMULATOR),
     "slots": (*DATA, *SLOTS, *SIMULATOR),
     "sharing": (*DATA, *SLOTS),
