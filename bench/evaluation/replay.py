@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Question 2: training steps of the paper's eight models, replayed."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import figure as style
 import lab as common
 import published
-import training_runs
 from rows import INT16, INT32, RING
 
 QUESTION = "How much faster would the paper's eight models train?"
@@ -10,6 +16,26 @@ WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
         "ranks-int32": "ours, int32, no switch", "ranks-int16": "ours, int16, no switch"}
 # Gbit/s of the links that are replayed, and Mbit/s of the emulated ones.
 LINKS = {10: 100, 100: 200}
+HERE = os.path.dirname(os.path.abspath(__file__))
+LEAST_SECONDS = 300
+
+
+def replay(lab, n_workers, rate_mbit, limit_s, **options):
+    """What the ranks have found, with a switch as a host beside them. options: of replay_rank.replay()."""
+    # $PAPER_PYTHON, or this Python.
+    python = style.python_with("torch, numpy", os.environ.get("PAPER_PYTHON"), sys.executable)
+    if python is None:
+        raise common.Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
+                             "Python that has both")
+    with tempfile.NamedTemporaryFile() as found:
+        done = subprocess.run(
+            [os.path.join(common.ROOT, "bench", "on-links"), "--build", lab.build, "--workers", str(n_workers),
+             "--rate", str(rate_mbit), python, os.path.join(HERE, "replay_rank.py"), found.name, json.dumps(options)],
+            env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": lab.program("lib/libswitchml.so")},
+            capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip() or done.stdout.strip())
+        return json.load(found)
 
 
 def run(lab):
@@ -19,9 +45,8 @@ def run(lab):
     for gbit, mbit in LINKS.items():
         lab.say(f"{gbit} Gbit/s as {mbit} Mbit/s, {n_workers} workers")
         # On the slower links, the quartiles of two rounds differ by 2 % at most.
-        found = training_runs.train(
-            lab, n_workers, mbit, lab.choose(900, 3600), "replay_rank.py",
-            compute=steps, ways=list(WAYS), scale=1000 * gbit / mbit,
+        found = replay(
+            lab, n_workers, mbit, lab.choose(900, 3600), compute=steps, ways=list(WAYS), scale=1000 * gbit / mbit,
             rounds=lab.choose(2, 3 if gbit == 10 else 5, 1))
         rows += [{"gbit": gbit, "mbit": mbit, **row} for row in found]
     return {"workers": n_workers, "tcp": lab.tcp, "rows": rows}

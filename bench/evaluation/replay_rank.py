@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """One rank that replays training steps: real all-reduces of a model's buckets, and a wait for the
-time that a GPU would compute.
+time that a GPU would compute. Needs PyTorch.
 
-Started by replay.py. Buckets are those of DistributedDataParallel, by its own function, in the order in which gradients are ready. Each
+replay.py starts it, with RANK, WORLD_SIZE and MASTER_ADDR set; the arguments are a file and options (JSON).
+Buckets are those of DistributedDataParallel, by its own function, in the order in which gradients are ready. Each
 bucket then has `scale` times fewer elements, and is sent when the last of its gradients would be
-ready. Rank 0 writes the times of the steps: the slowest rank's.
+ready. Rank 0 writes the times of the steps into the file: the slowest rank's.
 """
 import json
 import os
+import sys
 import time
 
-import ranks
 import torch
 import torch.distributed as dist
 
-MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../bindings/python"))
+import switchml.torch  # noqa: E402
+
 FIRST_BYTES = dist._DEFAULT_FIRST_BUCKET_BYTES
 CAP_BYTES = 25 * 2**20  # DistributedDataParallel's bucket_cap_mb
 
@@ -35,10 +39,16 @@ def pause(until):
 
 
 class Way:
-    def __init__(self, groups, name):
-        self.group = groups.of(name)
+    """A way to sum: "gloo", "int16", say, or "ranks-int16", which has no switch."""
+
+    def __init__(self, name):
+        wire, options = name.split("-")[-1], None
+        if name != "gloo":
+            options = switchml.torch.Options(wire=wire, switch="embedded" if name.startswith("ranks-") else None)
+        self.group = dist.new_group(list(range(dist.get_world_size())), backend="switchml" if options else "gloo",
+                                    pg_options=options)
         # Half of the elements of a 16-bit number's range are enough for the sum of the ranks.
-        self.error = 2e-3 if name.endswith("int16") else 1e-6
+        self.error = 2e-3 if wire == "int16" else 1e-6
 
     def step(self, parts, compute_s):
         """Seconds, and the number of wrong elements."""
@@ -61,14 +71,12 @@ class Way:
         return seconds.item(), wrong
 
 
-def find(groups, compute, ways, scale, rounds):
+def replay(ways, compute, scale, rounds):
     """compute: the model and the seconds of each step."""
-    with open(MODELS, encoding="utf-8") as file:
+    with open(os.path.join(HERE, "models.json"), encoding="utf-8") as file:
         models = json.load(file)
-    ways = {name: Way(groups, name) for name in ways}
     for way in ways.values():  # connections are made, and round trips known
         way.step([[torch.empty(50_000), 0]], 0)
-    found = []
     for name, compute_s in compute:
         whole = buckets(models[name])
         parts = [[torch.empty(max(1, round(n / scale))), ready] for n, ready in whole]
@@ -79,9 +87,22 @@ def find(groups, compute, ways, scale, rounds):
                 seconds, wrong = way.step(parts, compute_s)
                 row["seconds"][way_name].append(seconds)
                 row["wrong"] += wrong
-        found.append(row)
-    return found
+        yield row
+
+
+def main():
+    path, options = sys.argv[1], json.loads(sys.argv[2])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    ways = {name: Way(name) for name in options.pop("ways")}
+    found = list(replay(ways, **options))
+    if dist.get_rank() == 0:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found, file)
+    for way in ways.values():
+        dist.destroy_process_group(way.group)
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    ranks.main(find)
+    main()
