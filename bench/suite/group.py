@@ -98,12 +98,11 @@ class Group:
 
     def meet(self, listener):
         deadline = time.monotonic() + START_SECONDS
-        n_programs = self.method.n_programs(self.star.n_workers)
-        while len(self.ranks) < n_programs:
+        while len(self.ranks) < self.star.n_workers:
             if not select.select([listener], [], [], 0.2)[0]:
                 ended = [p for p in self.processes if p.poll() is not None]
                 if ended or time.monotonic() > deadline:
-                    raise Failed(f"{len(self.ranks)} of {n_programs} ranks came: {self.said()}")
+                    raise Failed(f"{len(self.ranks)} of {self.star.n_workers} ranks came: {self.said()}")
                 continue
             connection, _ = listener.accept()
             answers = connection.makefile("r")

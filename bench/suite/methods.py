@@ -19,7 +19,6 @@ class Method:
     element_type = "float32"
     wire_share = 1.0  # bytes on the wire for each byte of elements
     same_bits = False  # does it promise the same bits on all ranks?
-    is_yardstick = False  # is it only there to compare costs with, and not a way to all-reduce?
 
     def __init__(self, name, title):
         self.name = name
@@ -41,10 +40,6 @@ class Method:
     def check(self, group):
         """Raises Failed if a group that has started does not do what it is to measure."""
 
-    def n_programs(self, n_workers):
-        """How many programs connect to us."""
-        return n_workers
-
     def payload_share(self):
         """The largest share of a link's bytes that can be elements: TCP with timestamps over
         Ethernet."""
@@ -54,9 +49,8 @@ class Method:
 class SwitchML(Method):
     """SwitchML. where: "port" (a switch whose port is not shaped), "nic" (a switch behind a NIC
     as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
-    striped over the ranks), "xdp" (a switch in the kernel behind a port that is not shaped),
-    "box" (in the kernel of the bridge itself: each worker on a port of the switch), "racks" (a
-    switch in each of some racks, and one above them). hosts: ranks of one host send one contribution.
+    striped over the ranks), "racks" (a switch in each of some racks, and one above them). hosts: ranks of
+    one host send one contribution.
     wire: "" for the library's own choice."""
 
     needs = "ninja -C build"
@@ -76,7 +70,7 @@ class SwitchML(Method):
 
     def switches(self):
         nic = f"nic{self.links}"
-        return {"port": {"switch": 0}, "nic": {nic: self.links}, "xdp": {"xdp": 0},
+        return {"port": {"switch": 0}, "nic": {nic: self.links},
                 "two": {nic + "a": self.links, nic + "b": self.links},
                 "racks": dict.fromkeys(["root", *self.racks], 0)}.get(self.where, {})
 
@@ -122,9 +116,8 @@ class SwitchML(Method):
                 star.address[root] = star.add_uplinks(root, self.racks)
             parent = self.start_switch(group, root)
             return [self.start_switch(group, rack, "--parent", parent) for rack in self.racks]
-        hosts = ["net"] if self.where == "box" else self.switches()
         # "embedded" is a stripe in every rank, also where they could share memory.
-        return [",".join(self.start_switch(group, host) for host in hosts)
+        return [",".join(self.start_switch(group, host) for host in self.switches())
                 or ("" if self.hosts else "embedded")]
 
     def listens_at(self, group, host):
@@ -132,47 +125,10 @@ class SwitchML(Method):
         return f"{group.star.address[host]}:{PORT + group.star.next_port()}"
 
     def start_switch(self, group, host, *options):
-        dataplane = []
-        if self.where in ("xdp", "box"):
-            ports = group.star.ports_for_xdp(host)
-            dataplane = ["--dataplane", "xdp", "--iface", ",".join(ports)]
         address = self.listens_at(group, host)
-        try:
-            group.serve(host, [os.path.join(self.build, "switchml"), "switch", "--listen", address,
-                               *dataplane, *options],
-                        "attached to the parent" if "--parent" in options else f"ready on {address}")
-        except Failed as failure:
-            raise Refused(f"no XDP here: {failure}") if dataplane else failure from None
+        group.serve(host, [os.path.join(self.build, "switchml"), "switch", "--listen", address, *options],
+                    "attached to the parent" if "--parent" in options else f"ready on {address}")
         return address
-
-
-class Ping(Method):
-    """A UDP datagram from workers to the switch's host, and their sum to each of them: the wake-ups of a call
-    through a switch on these cores, and nothing else. star: all workers take part, not only worker 0."""
-
-    needs = "ninja -C build"
-    is_yardstick = True
-
-    def __init__(self, name, title, star):
-        super().__init__(name, title)
-        self.star = star
-
-    def n_programs(self, n_workers):
-        return n_workers if self.star else 1
-
-    def switches(self):
-        return {"switch": 0}
-
-    def moved(self, n_workers, per_host=1):
-        return 0
-
-    def start(self, group):
-        star, n_ranks = group.star, self.n_programs(group.star.n_workers)
-        place = [star.address["switch"], str(PORT + star.next_port())]
-        program = group.program("yardstick")
-        group.serve("switch", [program, "hub", *place, str(n_ranks)], "ready on " + ":".join(place))
-        for rank in range(n_ranks):
-            group.spawn(star.host_of(rank), [program, "spoke", *place, str(rank), str(n_ranks)])
 
 
 class Gloo(Method):

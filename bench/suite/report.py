@@ -49,8 +49,7 @@ def beside_ring(results):
     """Of each cell with Gloo's ring: (cell, [[title, speed relative to it], ...]) of plain all-reduces."""
     for cell in dict.fromkeys(result.cell for result in results):
         rows = [r for r in results if r.cell is cell and r.times and not r.failure
-                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1
-                and not r.entry.method.is_yardstick]
+                and not r.entry.rest and not r.entry.loss and r.entry.pieces == 1]
         ring = ring_time(rows)
         if ring:
             yield cell, [[r.entry.title(), ring / r.p50()] for r in rows]

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 
-from methods import MTU, Gloo, OpenMPI, Ping, Preload, SwitchML
+from methods import MTU, Gloo, OpenMPI, Preload, SwitchML
 from star import Star
 
 # What a method's name and title end with: by SwitchML's `where`, and whether ranks of a host share memory.
@@ -49,15 +49,9 @@ NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
                    SWITCHML_FAULTS="fastretransmit=0")
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
-XDP32 = SwitchML("ours-xdp-int32", "ours, int32, XDP switch", where="xdp")
-BOX32 = SwitchML("ours-xdp-int32-ports", "ours, int32, XDP switch, workers on its ports",
-                 where="box")
 HALFRING = Gloo("ring", "float16")
 RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
 MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
-
-PING = Ping("ping", "UDP ping-pong of one datagram", star=False)
-STAR_PING = Ping("star-ping", "UDP ping-pong of a star: all to one to all", star=True)
 
 OTHERS = (RING, BCUBE, MPI)
 ON_HOSTS = (RING, BCUBE, MPIMEMORY)
@@ -93,9 +87,7 @@ class Cell:
     entries: tuple = field(hash=False)
     offload: bool = True
     target: bool = False  # measured also without --full
-    # On a separate star: an XDP program on workers' links changes the cost of other packets
-    # there.
-    apart: str = ""
+    apart: str = ""  # on a separate star: "racks"
     per_host: int = 1  # workers
 
     def star(self):
@@ -173,8 +165,7 @@ def targets():
     yield Cell(8, "1gbit", ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
                apart="racks")
     for rate in ("unshaped", "1gbit"):
-        yield Cell(8, rate, 16, entries((INT32, EXACT, PING, STAR_PING) + OTHERS), target=True)
-    yield Cell(4, "1gbit", 16, entries((INT32, PING, STAR_PING) + OTHERS), target=True)
+        yield Cell(8, rate, 16, entries((INT32, EXACT) + OTHERS), target=True)
     yield Cell(4, "1gbit", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
     yield Cell(4, "unshaped", 4, (Entry(INT32, rest=True),), target=True)
@@ -190,21 +181,9 @@ def sweep():
                     yield Cell(n_workers, rate, size, entries((INT32, INT16, PRELOAD) + OTHERS))
 
 
-def kernel():
-    """XDP transmits past the queues that shape links, so links here have no rate."""
-    for size in (16, 64 << 10, 10_000_000):
-        yield Cell(4, "unshaped", size, entries((INT32, XDP32)), apart="xdp")
-        yield Cell(4, "unshaped", size, entries((BOX32,)), apart=BOX32.name)
-    # Without super-packets, as on real wires, so that each packet costs its full work.
-    yield Cell(4, "unshaped", 10_000_000, entries((INT32, XDP32)), offload=False,
-               apart="xdp")
-    yield Cell(4, "unshaped", 10_000_000, entries((BOX32,)), offload=False,
-               apart=BOX32.name)
-
-
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep(), *kernel()):
+    for cell in (*targets(), *sweep()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)
@@ -214,7 +193,7 @@ def all_cells():
 # Rows that fit into a minute: the first target, and the latency target.
 QUICK = (r"^8x/1gbit/mtu1500/10MB/(ours-int(16|32|32-nic)|gloo-\w+|openmpi)$"
          r"|^4x/unshaped/mtu1500/10MB/(ours-int(16|32)|gloo-\w+|openmpi)$"
-         r"|^8x/unshaped/mtu1500/16B/(ours-int32|(star-)?ping|gloo-ring|openmpi)$")
+         r"|^8x/unshaped/mtu1500/16B/(ours-int32|gloo-ring|openmpi)$")
 
 
 def matching(pattern, cells):

@@ -202,23 +202,6 @@ class Star:
                    "limit", str(queue_bytes)]
         call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", *how)
 
-    def ports_for_xdp(self, host):
-        """The interfaces of a switch in the kernel. They can transmit if their other ends have
-        GRO. The bridge gets an address if it is a switch itself."""
-        if host != "net":
-            call(*self.inside("net"), "ethtool", "-K", f"port-{host}", "gro", "on")
-            return ["eth0"]
-        for number in range(self.n_hosts):
-            call(*self.inside(str(number)), "ethtool", "-K", "eth0", "gro", "on")
-        self.give_bridge_address()
-        return [f"port-{number}" for number in range(self.n_hosts)]
-
-    def give_bridge_address(self):
-        if "net" not in self.address:
-            self.address["net"] = "10.77.0.250"
-            call("ip", "-n", self.namespace("net"), "address", "add", "10.77.0.250/16", "dev",
-                 "bridge")
-
     # ---- using ----
 
     def namespace(self, host):

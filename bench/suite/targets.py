@@ -108,10 +108,6 @@ def others(it):
     for rate in ("unshaped", "1gbit"):
         yield (f"4 floats, 8 workers, {rate}: median, times Gloo's best",
                it.ratio(f"8x/{rate}/mtu1500/16B", BEST, "ours-int32"), 2)
-    cell = "4x/1gbit/mtu1500/16B"
-    yield ("4 floats, 4 workers, 1gbit: median, times a UDP ping-pong's", it.ratio(cell, "ours-int32", "ping"), 2,
-           "at most")
-    yield "the same: times that of a star, all to one to all", it.ratio(cell, "ours-int32", "star-ping"), 2, "at most"
     for rate in ("1gbit", "unshaped"):
         yield (f"25 tensors of 400 kB, {rate}: throughput over that of one of 10 MB",
                it.ratio(f"4x/{rate}/{TEN_MB}", "ours-int32", "ours-int32/pieces25"), 0.95)
