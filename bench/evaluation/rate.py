@@ -4,16 +4,12 @@ fast ones."""
 import itertools
 
 import lab as common
-from rows import (ALONE32, BCUBE, HOSTS16, HOSTS32, INT16, INT32, MPI, MPIMEMORY, NIC32,
-                  RACKS16, RACKS32, RANKS16, RANKS32, RING, Entry)
+from rows import BCUBE, INT16, INT32, MPI, NIC32, RANKS16, RANKS32, RING, Entry
+from table import Panel, Table, rates
 
 QUESTION = "How many elements a second are summed, and does that depend on the number of workers?"
 METHODS = (INT32, INT16, RANKS32, RANKS16, NIC32, RING, BCUBE, MPI)
 PREDICTED = {method.name: method.wire for method in (INT32, INT16)}
-# Of eight workers: title, traits of the cell, methods.
-PLACES = (("2 hosts x 4", {"per_host": 4}, (HOSTS32, HOSTS16, ALONE32, RING, BCUBE, MPIMEMORY)),
-          ("4 hosts x 2", {"per_host": 2}, (HOSTS32, HOSTS16, ALONE32, RING, BCUBE, MPIMEMORY)),
-          ("2 racks x 4 hosts", {"apart": "racks"}, (RACKS32, RACKS16)))
 FAR = 0.10  # a prediction that is farther off is to be explained
 DELAY_US = 10
 # As many as the fastest link needs (slots.py has the rule).
@@ -74,15 +70,6 @@ def far_workers(lab, costs):
     return sorted(lab.on_all_cores(one, *zip(*cases)), key=lambda row: row["workers"])
 
 
-def places(lab, size):
-    """Eight workers on shared hosts, and in racks."""
-    n_workers = lab.choose(8, 8, 4)
-    for place, traits, methods in PLACES:
-        traits = {**traits, "per_host": min(traits.get("per_host", 1), n_workers // 2)}
-        for row in lab.rows(n_workers, "100mbit", size, map(Entry, methods), lab.choose(2, 12, 2), **traits):
-            yield {"place": place, "workers": n_workers, **row}
-
-
 def run(lab):
     costs = calibrate(lab)
     model = {"host_ns": costs["host_ns"], "switch_ns": costs["switch_ns"]}
@@ -94,77 +81,54 @@ def run(lab):
                     lab, n_workers, common.simulated_mbit(100), PREDICTED[row["method"]], size // 4, model)
             rows.append({"workers": n_workers, **row})
     return {"rate_mbit": 100, "bytes": size, "tcp": lab.tcp, "costs": costs, "rows": rows,
-            "published": PUBLISHED, "places": list(places(lab, size)), "simulated": far_workers(lab, model)}
+            "published": PUBLISHED, "simulated": far_workers(lab, model)}
 
 
 COSTS = {"line": ("-", "no costs"), "linux": ("--", "this machine's costs"), "published": (":", "published costs")}
 
 
 def speeds(row):
-    """Million elements a second."""
-    return common.rates(row["seconds"], row["bytes"] / 4 / 1e6)
+    """Million elements a second: quartiles, or None."""
+    return rates(row["seconds"], row["bytes"] / 4 / 1e6) if row and "seconds" in row else None
 
 
 def speed(row, seconds):
     return row["bytes"] / 4 / row[seconds] / 1e6
 
 
-def measured(data, method):
-    return [row for row in data["rows"] if row["method"] == method.name and "seconds" in row]
+def measured(data):
+    """What was measured, by method and number of workers."""
+    return {(row["method"], row["workers"]): row for row in data["rows"] if "seconds" in row}
 
 
-def draw(data, plt):
-    figure, axes = plt.subplots(3, 1, figsize=(9, 18))
-    draw_measured(data, axes[0])
-    draw_simulated(data, axes[1])
-    draw_places(data, axes[2])
-    for axis in axes[:2]:
+def table(data):
+    counts, found = sorted({row["workers"] for row in data["rows"]}), measured(data)
+    first = Table("million elements/s", *(f"{n} workers" for n in counts),
+                  what="million elements a second (median, quartiles)")
+    for method in METHODS:
+        first.add(method.title, *(speeds(found.get((method.name, n))) for n in counts))
+    first.add("an ideal ring over TCP (computed)",
+              *(f"{speed(found[RING.name, n], 'limit_seconds'):.2f}" for n in counts if (RING.name, n) in found))
+    for title, seconds in (("simulator", "predicted_s"), ("limit of the links, computed", "limit_seconds")):
+        first.add(f"{title}: int32, int16", *(
+            ", ".join(f"{speed(found[name, n], seconds):.2f}" for name in PREDICTED if (name, n) in found)
+            for n in counts))
+    return first
+
+
+def drawn(data):
+    def draw(axis):
+        for i, rate in enumerate(SIMULATED_RATES):
+            for model, (style, costs) in COSTS.items():
+                rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"]) == (rate, model)]
+                axis.plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows], style,
+                          marker="o", markersize=3, color=f"C{i}", linewidth=0.9,
+                          label=f"{rate // 1000} Gbit/s, int32, {costs}")
+        axis.set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
+                 ylabel="million elements a second", title="simulated")
         axis.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.12))
-    return figure
-
-
-def draw_measured(data, axis):
-    def computed(rows, seconds, style, **traits):
-        axis.plot([r["workers"] for r in rows if seconds in r], [speed(r, seconds) for r in rows if seconds in r],
-                  style, linewidth=0.8, **traits)
-
-    for i, method in enumerate(METHODS):
-        rows = measured(data, method)
-        common.line(axis, [r["workers"] for r in rows], [speeds(r) for r in rows], marker="o", markersize=3,
-                    color=f"C{i}", label=method.title)
-        if method.name in PREDICTED:
-            computed(rows, "predicted_s", "x--", color=f"C{i}", label=f"{method.title}: simulator")
-            computed(rows, "limit_seconds", "-.", color="gray",
-                     label="the limit of the links (computed)" if method is INT32 else None)
-    computed(measured(data, RING), "limit_seconds", ":", color="black", label="an ideal ring over TCP (computed)")
-    axis.set(xlabel="workers", ylabel="million elements a second (median, quartiles)", ylim=(0, None),
-             title=f"measured: links of {data['rate_mbit']} Mbit/s, {data['bytes'] / 1e6:g} MB")
-
-
-def draw_simulated(data, axis):
-    for i, rate in enumerate(SIMULATED_RATES):
-        for model, (style, costs) in COSTS.items():
-            rows = [r for r in data["simulated"] if (r["rate_mbit"], r["costs"]) == (rate, model)]
-            axis.plot([r["workers"] for r in rows], [r["elements_per_s"] / 1e6 for r in rows], style,
-                      marker="o", markersize=3, color=f"C{i}", linewidth=0.9,
-                      label=f"{rate // 1000} Gbit/s, int32, {costs}")
-    axis.set(xscale="log", yscale="log", xlabel="workers (above 64: a tree of 64 leaves)",
-             ylabel="million elements a second", title="simulated")
-
-
-def draw_places(data, axis):
-    rows = [row for row in data["places"] if "seconds" in row]
-    colors = list(dict.fromkeys(row["place"] for row in rows))
-    for i, row in enumerate(rows):
-        common.flat_bars(axis, [-i], [speeds(row)], 0.8, alpha=0.5, color=f"C{colors.index(row['place'])}")
-        axis.text(0.05, -i, f"{row['place']}: {row['title']}", va="center", fontsize=8)
-    axis.set_yticks([])
-    axis.set(xlabel="million elements a second (median, quartiles)",
-             title=f"measured: {data['places'][0]['workers']} workers that share hosts, and in racks")
-
-
-def cell(row):
-    return common.between(speeds(row)) if row and "seconds" in row else "not measured"
+    yield table(data)
+    yield Panel(draw, 6)
 
 
 def facts(data):
@@ -173,26 +137,14 @@ def facts(data):
            f"for a packet and its result at a worker,\n  {costs['switch_ns']} ns for a packet at the switch.")
     yield (f"- Published costs: {published['host_ns']} ns at each, that is {SENT_NS:.0f} ns to send and "
            f"{RECEIVED_NS:.0f} ns to receive 1,470 bytes with\n  UDP segmentation offload in software "
-           "(2018, Linux commits bec1f6f69736, e20cf8d3f1f7).")
-    counts = sorted({row["workers"] for row in data["rows"]})
-    found = {method: {row["workers"]: row for row in measured(data, method)} for method in METHODS}
-    yield "\n" + common.header("million elements/s", *(f"{n} workers" for n in counts))
-    for method in METHODS:
-        yield common.row(method.title, *(cell(found[method].get(n)) for n in counts))
-    yield common.row("an ideal ring over TCP (computed)",
-                     *(f"{speed(row, 'limit_seconds'):.2f}" for row in found[RING].values()))
-    for title, seconds in (("simulator", "predicted_s"), ("limit of the links, computed", "limit_seconds")):
-        yield common.row(f"{title}: int32, int16", *(
-            ", ".join(f"{speed(found[method][n], seconds):.2f}" for method in (INT32, INT16) if n in found[method])
-            for n in counts))
-    most = counts[-1]
-    if most in found[RING] and most in found[INT16]:
-        half = 2 * speed(found[RING][most], "limit_seconds")
+           "(2018, Linux commits bec1f6f69736, e20cf8d3f1f7).\n")
+    yield table(data)
+    most = max(row["workers"] for row in data["rows"])
+    ring, narrow = (measured(data).get((method.name, most)) for method in (RING, INT16))
+    if ring and narrow:
+        half = 2 * speed(ring, "limit_seconds")
         yield (f"\nAt the same width, an ideal ring of 16 bits reaches {half:.2f} with {most} workers, and int16 "
-               f"through a switch is\n{speeds(found[INT16][most])[1] / half:.2f} times as fast.")
-    yield "\n" + common.header(f"{data['places'][0]['workers']} workers", "million elements/s")
-    for row in data["places"]:
-        yield common.row(f"{row['place']}: {row['title']}", cell(row))
+               f"through a switch is\n{speeds(narrow)[1] / half:.2f} times as fast.")
     far = [abs(row["seconds"]["median"] / row["predicted_s"] - 1) > FAR
            for row in data["rows"] if "predicted_s" in row and "seconds" in row]
     yield (f"\nMeasured times that differ from the simulator's by more than {100 * FAR:.0f} %: {sum(far)} of "

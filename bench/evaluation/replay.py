@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tempfile
 
-import figure as style
-import lab as common
+import figure
 import published
+from lab import Skipped
 from rows import INT16, INT32, RING
+from table import Table, median, quartiles
 
 QUESTION = "How much faster would the paper's eight models train?"
 WAYS = {"gloo": "Gloo's ring", "int32": "ours, int32", "int16": "ours, int16",
@@ -23,13 +24,13 @@ LEAST_SECONDS = 300
 def replay(lab, n_workers, rate_mbit, limit_s, **options):
     """What the ranks have found, with a switch as a host beside them. options: of replay_rank.replay()."""
     # $PAPER_PYTHON, or this Python.
-    python = style.python_with("torch, numpy", os.environ.get("PAPER_PYTHON"), sys.executable)
+    python = figure.python_with("torch, numpy", os.environ.get("PAPER_PYTHON"), sys.executable)
     if python is None:
-        raise common.Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
+        raise Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
                              "Python that has both")
     with tempfile.NamedTemporaryFile() as found:
         done = subprocess.run(
-            [os.path.join(common.ROOT, "bench", "on-links"), "--build", lab.build, "--workers", str(n_workers),
+            [os.path.join(HERE, "../on-links"), "--build", lab.build, "--workers", str(n_workers),
              "--rate", str(rate_mbit), python, os.path.join(HERE, "replay_rank.py"), found.name, json.dumps(options)],
             env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": lab.program("lib/libswitchml.so")},
             capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
@@ -67,61 +68,24 @@ def bounds(row, n_workers):
             for name, method in (("ring", RING), ("int32", INT32), ("int16", INT16))}
 
 
-def median(row, way):
-    return common.quartiles(row["seconds"][way])[1]
-
-
 def speedup(row, way):
     """Of Gloo's median over this way's: [from the third quartile, the median, the first]."""
-    return [median(row, "gloo") / value for value in reversed(common.quartiles(row["seconds"][way]))]
-
-
-def visible(row, way):
-    """The share of a step that is not computation."""
-    return [1 - row["compute_s"] / max(value, row["compute_s"])
-            for value in common.quartiles(row["seconds"][way])]
+    return [median(row["seconds"]["gloo"]) / value for value in reversed(quartiles(row["seconds"][way]))]
 
 
 def chosen(data, gbit):
     return [row for row in data["rows"] if row["gbit"] == gbit]
 
 
-def draw(data, plt):
-    figure, axes = plt.subplots(4, 1, figsize=(9, 15))
-    width = 0.8 / len(WAYS)
-    for top, bottom, gbit in zip(axes[::2], axes[1::2], LINKS):
-        rows = chosen(data, gbit)
-        for axis, value in ((top, speedup), (bottom, visible)):
-            for i, (way, title) in enumerate(WAYS.items()):
-                common.bars(axis, [j + (i - 2) * width for j in range(len(rows))], [value(row, way) for row in rows],
-                            width, color=f"C{i}", label=title)
-            axis.set_xticks(range(len(rows)), [row["model"] for row in rows])
-        for j, row in enumerate(rows):
-            one = bounds(row, data["workers"])
-            for i, way in ((1, "int32"), (2, "int16")):
-                top.plot([j + (i - 2.4) * width, j + (i - 1.6) * width], 2 * [one["ring"] / one[way]], color="black",
-                         label=None if j or i == 2 else "computed: full links, against an ideal ring")
-            bottom.plot([j - 0.45, j + 0.45], 2 * [1 - row["compute_s"] / one["ring"]], ":",
-                        color="black", label=None if j else "computed: an ideal ring")
-        top.axhline(1, color="black", linewidth=0.5)
-        top.set(title=f"{gbit} Gbit/s (emulated: {rows[0]['mbit']} Mbit/s, all sizes "
-                f"{1000 * gbit // rows[0]['mbit']} times smaller)",
-                ylabel="speed of a step, Gloo's ring = 1")
-        bottom.set(ylabel="share of a step that waits for communication", ylim=(0, 1))
-    axes[0].legend(fontsize=8)
-    axes[3].legend(fontsize=8)
-    return figure
-
-
 def table(data, gbit):
-    yield common.header(f"{gbit} Gbit/s", "computes, s", WAYS["gloo"] + ", s", *list(WAYS.values())[1:],
-                        "computed: ring, s, int32, int16")
+    found = Table(f"{gbit} Gbit/s", "computes, s", WAYS["gloo"] + ", s", *list(WAYS.values())[1:],
+                  "computed: ring, s, int32, int16", what="speed of a step, Gloo's ring = 1")
     for row in chosen(data, gbit):
         one = bounds(row, data["workers"])
-        yield common.row(row["model"], f"{row['compute_s']:.3f}", f"{median(row, 'gloo'):.2f}",
-                         *(common.between(speedup(row, way)) for way in WAYS if way != "gloo"),
-                         f"{one['ring']:.2f}, {one['ring'] / one['int32']:.2f}, {one['ring'] / one['int16']:.2f}")
-    yield ""
+        found.add(row["model"], f"{row['compute_s']:.3f}", f"{median(row['seconds']['gloo']):.2f}",
+                  *(speedup(row, way) for way in WAYS if way != "gloo"),
+                  f"{one['ring']:.2f}, {one['ring'] / one['int32']:.2f}, {one['ring'] / one['int16']:.2f}")
+    return found
 
 
 def where_it_comes_from(n_workers):
@@ -142,7 +106,7 @@ def beyond(data):
     found = []
     for row in data["rows"]:
         one = bounds(row, data["workers"])
-        found += [median(row, "gloo") / one["ring"] for way in ("int32", "int16")
+        found += [median(row["seconds"]["gloo"]) / one["ring"] for way in ("int32", "int16")
                   if speedup(row, way)[1] > 1.1 * one["ring"] / one[way]]
     if found:
         yield (f"In {len(found)} of {2 * len(data['rows'])} rows with a switch, the gain is more "
@@ -157,7 +121,8 @@ def facts(data):
            "median and quartiles.\n*Computed*, for full links: a step with an ideal ring, and how many "
            "times as fast a switch is (int32, int16).\n")
     for gbit in LINKS:
-        yield from table(data, gbit)
+        yield table(data, gbit)
+        yield ""
     yield from beyond(data)
     yield from where_it_comes_from(data["workers"])
     yield f"\nWrong elements in all of these runs: {sum(row['wrong'] for row in data['rows'])}."

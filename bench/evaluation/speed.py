@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """README's chart: mixed precision with a switch and without, and the case that loses."""
-import lab as common
 import measure
 import performance
 import provenance
 import report
 import rows
+from lab import Skipped
 
 QUESTION = "How fast are sums of float16 on the exact wire, relative to Gloo's ring of float16?"
-ONLY_DRAWN = ("bars",)
+NOT_KEPT = ("bars",)
 # The rows of one cell, with the library's own choice of a wire (the title names it), and what the chart calls them.
 CELL = "8x/100mbit/mtu1500/5MB"
 NAMES = {"ours-float16": "a switch on an unshaped link", "ours-float16-ranks": "no switch, a part in every rank",
@@ -17,20 +17,18 @@ NAMES = {"ours-float16": "a switch on an unshaped link", "ours-float16-ranks": "
 
 def run(lab):
     runs = lab.choose(6, 30, 2)
-    found = {result.entry.name(): result for result in measure.run_all(
-        rows.matching(f"^{CELL}/({'|'.join(NAMES)})$", rows.all_cells()), runs)}
+    found = {result.entry.name(): result for results in measure.run_all(
+        rows.matching(f"^{CELL}/({'|'.join(NAMES)})$", rows.all_cells()), runs) for result in results}
     for result in found.values():
         if result.failure:
-            raise common.Skipped(f"{result.entry.title()}: {result.failure}")
+            raise Skipped(f"{result.entry.title()}: {result.failure}")
     ring = report.ring_time(found.values())
     return {"tcp": lab.tcp, "runs": runs, "bars": [[title, ring / found[name].p50()] for name, title in NAMES.items()]}
 
 
-def draw(data, plt):
-    figure, axis = plt.subplots(figsize=(7.5, 0.9 + 0.32 * len(data["bars"])))
-    performance.draw_bars(axis, data["bars"], "float16 gradients on the exact wire, 8 workers, 100 Mbit/s",
-                          performance.RELATIVE.replace("ring", "ring of float16"))
-    return figure
+def drawn(data):
+    yield performance.beside_ring("float16 gradients on the exact wire, 8 workers, 100 Mbit/s", data["bars"],
+                                  "Gloo's ring of float16")
 
 
 def headline(about, _data):

@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from programs import has_said, last_line, signals_held
+from star import signals_held
 
 START_SECONDS = 60
 STARTS = 2  # mpirun was seen to hang as it began, once in hundreds of starts
@@ -27,6 +27,25 @@ class Failed(Exception):
 
 class Refused(Failed):
     """A group cannot exist here. This is a reason, not a fault."""
+
+
+def last_line(path):
+    with open(path, encoding="utf-8", errors="replace") as log:
+        lines = [line.strip() for line in log if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def has_said(switch, log, words):
+    """Whether a program has said these words within 30 s; else it may have ended."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with open(log, encoding="utf-8", errors="replace") as said:
+            if words in said.read():
+                return True
+        if switch.poll() is not None:
+            break
+        time.sleep(0.05)
+    return False
 
 
 def cpu_seconds(pid):
@@ -138,6 +157,16 @@ class Group:
                 answers[rank] = answer[1].split() if len(answer) > 1 else []
         return [answers[rank] for rank in sorted(answers)]
 
+    def run(self, warmups, runs, pieces=1, seconds=120):
+        """When the last warm-up and each run ended on the last rank, by the clock of time.monotonic()."""
+        return [max(map(int, run)) / 1e9 for run in zip(*self.tell(f"run {warmups} {runs} {pieces}", seconds))]
+
+    def check(self):
+        """The number of wrong elements in the last runs' results."""
+        checks = self.tell("check", 600)
+        differ = sum(answer[1] != checks[0][1] for answer in checks) if self.method.same_bits else 0
+        return differ + sum(int(wrong) for wrong, _ in checks)
+
     def cpu_seconds(self):
         """For all ranks, and for the processes that serve them."""
         ranks = sum(cpu_seconds(rank.pid) for rank in self.ranks.values())
@@ -167,8 +196,15 @@ class Group:
 
 
 @contextlib.contextmanager
+def opened(star, methods):
+    """A star with these methods' switches, and by method: a group that was started, or the reason why it was not."""
+    with star.opened({host: links for method in methods for host, links in method.switches().items()}), \
+            groups_of(methods, star) as groups:
+        yield groups
+
+
+@contextlib.contextmanager
 def groups_of(methods, star):
-    """By method: a group that was started, or the reason why it was not."""
     groups = {}
     try:
         for method in dict.fromkeys(methods):

@@ -10,7 +10,7 @@ import math
 import time
 from dataclasses import dataclass, field
 
-from group import Failed, groups_of
+from group import Failed, opened
 
 TICKS = 100  # ticks of /proc/stat per second
 REST_SECONDS = 2
@@ -101,21 +101,13 @@ def take_turn(group, entry, how, seconds, result):
         turn.end(result, 1)
         result.times.append(REST_SECONDS)
         return
-    answers = group.tell(f"run {how.warmups} {how.runs} {entry.pieces}", seconds)
+    ends = group.run(how.warmups, how.runs, entry.pieces, seconds)
     turn.end(result, how.warmups + how.runs)
-    ends = [max(map(int, run)) for run in zip(*answers)]
-    result.times += [(after - before) / 1e9 for before, after in zip(ends, ends[1:])]
+    result.times += [after - before for before, after in zip(ends, ends[1:])]
     group.star.lose(0)
-    checks = group.tell("check", 600)
-    result.wrong += sum(int(wrong) for wrong, _ in checks)
-    if entry.method.same_bits:
-        result.wrong += sum(answer[1] != checks[0][1] for answer in checks)
+    result.wrong += group.check()
     if result.wrong:
         raise Failed(f"{result.wrong} wrong elements")
-
-
-def prepare(cell, group, how, seed):
-    group.prepare(cell.size_bytes, max(how.runs, how.warmups), seed, 600)
 
 
 def run_cell(cell, groups, runs, seconds_at_least, enough=None):
@@ -126,7 +118,7 @@ def run_cell(cell, groups, runs, seconds_at_least, enough=None):
     how = plan(cell.size_bytes, runs)
     for method in dict.fromkeys(entry.method for entry in cell.entries):
         if not isinstance(groups[method], Exception):
-            prepare(cell, groups[method], how, 1 + cell.size_bytes % 1000)
+            groups[method].prepare(cell.size_bytes, max(how.runs, how.warmups), 1 + cell.size_bytes % 1000, 600)
     began, turn = time.monotonic(), 0
     while turn < how.turns or time.monotonic() - began < seconds_at_least:
         # The order rotates, so no method always follows the same one.
@@ -154,21 +146,16 @@ def run_cell(cell, groups, runs, seconds_at_least, enough=None):
 def run_cells(cells, runs, seconds_at_least=0, enough=None, times=1):
     """Build a star for these cells, and run each so many times. Yields each time's results of a cell."""
     methods = [entry.method for cell in cells for entry in cell.entries]
-    others = {host: links for method in methods for host, links in method.switches().items()}
-    with cells[0].new_star().opened(others) as star, groups_of(methods, star) as groups:
+    with opened(cells[0].new_star(), methods) as groups:
         for cell in cells:
             for _ in range(times):
                 yield run_cell(cell, groups, runs, seconds_at_least, enough)
 
 
-def stars(cells):
-    """Lists of the cells of one star."""
+def run_all(cells, runs, seconds_at_least=0):
+    """Each cell's results, star by star."""
     by_star = {}
     for cell in cells:
         by_star.setdefault(cell.star(), []).append(cell)
-    return by_star.values()
-
-
-def run_all(cells, runs):
-    """All results."""
-    return [result for same in stars(cells) for found in run_cells(same, runs) for result in found]
+    for same in by_star.values():
+        yield from run_cells(same, runs, seconds_at_least)

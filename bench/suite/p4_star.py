@@ -19,9 +19,8 @@ import shutil
 import subprocess
 import time
 
+from group import last_line
 from star import HOST_QUEUE_BYTES, PORT_QUEUE_BYTES, Star, call
-
-from programs import last_line
 
 EXECUTABLE = "simple_switch"
 THRIFT_PORT = 9090

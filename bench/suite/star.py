@@ -29,11 +29,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-
-from programs import exit_on_signals, signals_held
 
 # Names of namespaces and directories begin with this, the process number and, after the first star, another number.
 PREFIX = "smllinks"
@@ -44,6 +43,23 @@ BURST_BYTES = 72 * 1024
 # The capacity of a host's queue, and of a port of a real switch.
 HOST_QUEUE_BYTES = 10 << 20
 PORT_QUEUE_BYTES = 2 << 20
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def exit_on_signals():
+    """Let this program clean up when it is asked to end."""
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+@contextlib.contextmanager
+def signals_held():
+    """Hold signals until this block is over, also in children: for cleaning up."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def call(*command, check=True, text=None):

@@ -14,6 +14,8 @@ import re
 import shutil
 import textwrap
 
+import table
+
 from provenance import NUMBERS, commit_text, holds_text, load, save
 
 MARK = re.compile(r"(<!-- paper (?P<name>[a-z-]+): begin -->\n)(?P<text>.*?)"
@@ -22,13 +24,13 @@ FIGURES = "../figures/paper"  # from docs/internals/paper.md
 LARGEST_FIGURE = 150_000  # bytes: a clone carries every figure that ever was
 
 
-def compact(value, only_drawn=()):
+def compact(value, not_kept=()):
     """The same without the members of these names, and with no more digits than a text shows."""
     if isinstance(value, dict):
-        return {key: compact(one, only_drawn) for key, one in value.items()
-                if key not in only_drawn}
+        return {key: compact(one, not_kept) for key, one in value.items()
+                if key not in not_kept}
     if isinstance(value, list):
-        return [compact(one, only_drawn) for one in value]
+        return [compact(one, not_kept) for one in value]
     return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
@@ -40,7 +42,7 @@ def keep(root, experiments, measured):
         path = os.path.join(measured, f"{name}.json")
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
-                new = compact(json.load(file), getattr(experiment, "ONLY_DRAWN", ()))
+                new = compact(json.load(file), getattr(experiment, "NOT_KEPT", ()))
             if kept.get(name, new)["about"]["stamp"] == new["about"]["stamp"]:
                 new["about"] = kept.get(name, new)["about"]  # with why it holds, if it was not measured again
             kept[name] = new
@@ -63,7 +65,7 @@ def section(name, experiment, kept):
     if kept is None:
         return "Not measured yet.\n"
     lines = [experiment.QUESTION, "", f"![{name}]({FIGURES}/{name}.svg)", "",
-             about_line(kept["about"]), "", *experiment.facts(kept["data"])]
+             about_line(kept["about"]), "", *table.lines(experiment.facts(kept["data"]))]
     return "\n".join(lines) + "\n"
 
 

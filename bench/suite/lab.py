@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the experiments share: stars of hosts with groups on them, the simulator, progress.
+"""What experiments measure with: stars of hosts with groups on them, the simulator, progress.
 
-An experiment is a module of this directory with
+An experiment is a module of bench/evaluation with
 
     QUESTION        a sentence
     run(lab)        runs it, and returns what is to be kept (JSON)
-    draw(data, plt) draws what was kept, and returns a figure
-    facts(data)     yields the lines that bench/paper puts into a page of docs/internals
-    headline(about, data)  those of README.md, if it has a block
+    facts(data)     yields the lines and tables that bench/paper puts into a page of docs/internals
+    drawn(data)     yields the tables and panels of its figure; without it, the tables are those of facts()
+    headline(about, data)  the lines of README.md, if it has a block
+    NOT_KEPT        names that numbers.json has not, as no page needs them
 
 Numbers reach the page only from what run() has returned.
 """
 import contextlib
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -22,11 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import measure
 import rows
-from group import groups_of
+from group import opened
 from methods import PACKET_LANES
 from star import choose_tcp
+from table import summary
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What tbf counts of a frame, and what the simulator counts: it adds the check sum, the preamble
 # and the gap between frames, which a real link needs and an emulated one does not.
 PACKET_BYTES, EMULATED_BYTES, SIMULATED_BYTES = PACKET_LANES * 4 + 40, 42, 66
@@ -37,60 +37,6 @@ ENOUGH = (6, 20)
 
 class Skipped(Exception):
     """The experiment cannot run here. The text says why."""
-
-
-def quartiles(values):
-    """Of one value or more: the first quartile, the median, and the third."""
-    if len(values) == 1:
-        return [values[0]] * 3
-    return statistics.quantiles(values, n=4, method="inclusive")
-
-
-def summary(values):
-    low, middle, high = quartiles(values)
-    return {"median": middle, "q1": low, "q3": high, "n": len(values), "values": list(values)}
-
-
-def triple(found):
-    """Of a summary: the first quartile, the median, and the third."""
-    return [found["q1"], found["median"], found["q3"]]
-
-
-def rates(found, amount):
-    """The same, of amount divided by each value."""
-    return [amount / value for value in reversed(triple(found))]
-
-
-# ---- for figures and tables: values are [first quartile, median, third quartile] ----
-
-
-def whiskers(values):
-    return [[v[1] - v[0] for v in values], [v[2] - v[1] for v in values]]
-
-
-def line(axis, at, values, **style):
-    axis.errorbar(at, [v[1] for v in values], yerr=whiskers(values), **{"capsize": 2, **style})
-
-
-def bars(axis, at, values, width, **style):
-    axis.bar(at, [v[1] for v in values], width, yerr=whiskers(values), **{"capsize": 2, **style})
-
-
-def flat_bars(axis, at, values, height, **style):
-    axis.barh(at, [v[1] for v in values], height, xerr=whiskers(values), **{"capsize": 3, **style})
-
-
-def between(values, digits=2):
-    low, middle, high = (f"{value:.{digits}f}" for value in values)
-    return f"{middle} ({low}–{high})"
-
-
-def row(*cells):
-    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|"
-
-
-def header(*cells):
-    return row(*cells) + "\n|---|" + (len(cells) - 1) * "---:|"
 
 
 class Lab:
@@ -118,35 +64,23 @@ class Lab:
             raise Skipped(f"{path} was not built: ninja -C {self.build}")
         return path
 
-    # ---- links ----
-
-    def compare(self, n_workers, rate, size_bytes, entries, runs, **traits):
-        """Results of bench/suite's measurement: entries in turns, every sum checked.
+    def rows(self, n_workers, rate, size_bytes, entries, runs, times=1, **traits):
+        """What is kept of entries that took turns, every sum checked: a row each, so many times.
 
         rate: a name of rows.RATES; traits: of rows.Cell."""
-        return self.samples(1, n_workers, rate, size_bytes, entries, runs, **traits)[0]
-
-    def rows(self, *what, **traits):
-        """What is kept of these results."""
-        return [row_of(result) for result in self.compare(*what, **traits)]
-
-    def samples(self, n_samples, n_workers, rate, size_bytes, entries, runs, **traits):
-        """The same several times, with the same groups: a list of results each."""
         cell = rows.Cell(n_workers, rate, size_bytes, tuple(entries), **traits)
         self.say(f"{cell.name()}: {', '.join(dict.fromkeys(e.name() for e in cell.entries))}")
-        return list(measure.run_cells([cell], runs, enough=ENOUGH, times=n_samples))
+        return [row_of(result) for results in measure.run_cells([cell], runs, enough=ENOUGH, times=times)
+                for result in results]
 
     @contextlib.contextmanager
-    def one(self, n_workers, rate, size_bytes, entry, **traits):
-        """A group that does nothing yet, and its result."""
-        cell = rows.Cell(n_workers, rate, size_bytes, (entry,), **traits)
-        with cell.new_star().opened(entry.method.switches()) as star, groups_of([entry.method], star) as groups:
-            group = groups[entry.method]
-            if isinstance(group, Exception):
-                raise Skipped(str(group))
-            yield group, measure.Result(cell, entry)
-
-    # ---- the simulator ----
+    def groups(self, star, methods):
+        """Groups that do nothing yet."""
+        with opened(star, methods) as groups:
+            for group in groups.values():
+                if isinstance(group, Exception):
+                    raise Skipped(str(group))
+            yield list(groups.values())
 
     def simulate(self, count, wire="int32", **world):
         """Seconds of virtual time for one all-reduce of `count` floats."""

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import textwrap
 
+from table import Table
+
 OURS, OTHERS, LOSES, HALF = "#1b6ca8", "#9aa5b1", "#d1495b", "#e9a03b"
 # Inches: all of a page's. A page of 880 pixels shows text of 7 points with 9 pixels then.
 WIDTH, LEAST_POINTS = 9, 7
@@ -79,12 +81,18 @@ def save(figure, path, title, note=""):
 
 
 def main():
-    sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "suite"))
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../evaluation"))
     name, numbers, target = sys.argv[1:]
     with open(numbers, encoding="utf-8") as file:
         kept = json.load(file)
-    pyplot = begin()
-    save(importlib.import_module(name).draw(kept["data"], pyplot), target, name, kept["about"]["stamp"])
+    experiment = importlib.import_module(name)
+    panels = list(experiment.drawn(kept["data"]) if hasattr(experiment, "drawn") else
+                  (fact for fact in experiment.facts(kept["data"]) if isinstance(fact, Table) and any(fact.drawn())))
+    heights = [panel.height() for panel in panels]
+    figure, axes = begin().subplots(len(panels), 1, figsize=(WIDTH, sum(heights)), height_ratios=heights, squeeze=False)
+    for panel, axis in zip(panels, axes.flat):
+        panel.draw(axis)
+    save(figure, target, name, kept["about"]["stamp"])
 
 
 if __name__ == "__main__":
