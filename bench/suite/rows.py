@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The measurements: cells, each with a star and a size, whose entries alternate."""
 import dataclasses
+import itertools
 import re
 from dataclasses import dataclass, field
 
-from methods import MTU, Gloo, OpenMPI, Preload, SwitchML
+import targets
+from methods import ELEMENT_BYTES, MTU, WIRE_BYTES, Gloo, OpenMPI, Preload, SwitchML
 from star import Star
 
 # What a method's name and title end with: by SwitchML's `where`, and whether ranks of a host share memory.
@@ -25,37 +27,24 @@ def ours(wire="", where="port", hosts=False, element_type="float32"):
     return SwitchML("-".join(words) + name, ", ".join(words) + title, wire, where, hosts=hosts, element_type=element_type)
 
 
-INT32, INT16, INT8, EXACT = ours("int32"), ours("int16"), ours("int8"), ours()
-NIC32, NIC16 = ours("int32", "nic"), ours("int16", "nic")
-TWO32, TWO16 = ours("int32", "two"), ours("int16", "two")
-RANKS32, RANKS16, RANKS8 = ours("int32", "ranks"), ours("int16", "ranks"), ours("int8", "ranks")
-HOSTS32, HOSTS16 = ours("int32", hosts=True), ours("int16", hosts=True)
-ALONE32, ALONE16, ALONE = ours("int32", "ranks", True), ours("int16", "ranks", True), ours("", "ranks", True)
-ALONEHALF = ours("", "ranks", True, "float16")
-# Two racks, with an uplink of a worker's rate each.
-RACKS32, RACKS16 = ours("int32", "racks"), ours("int16", "racks")
-# Gradients of two bytes, as mixed precision has. Not of bfloat16, of which Gloo has no ring.
-HALF, HALF16, HALF8 = (ours(wire, element_type="float16") for wire in ("", "int16", "int8"))
-HALFRANKS, HALFRANKS16, HALFRANKS8 = (ours(wire, "ranks", element_type="float16") for wire in ("", "int16", "int8"))
-HALFNIC = ours("", "nic", element_type="float16")
-# Two switches with half of the ports' rate each, and one switch with the full rate.
-WIDE32 = SwitchML("ours-int32-nic8", "ours, int32, switch behind a NIC of 8 links", where="nic",
-                  links=8)
-HALVES32 = SwitchML("ours-int32-two4", "ours, int32, two switches, NICs of 4 links", where="two",
-                    links=4)
+# By name. Those of float16 are as mixed precision has them; not of bfloat16, of which Gloo has no ring.
+METHODS = {method.name: method for method in (
+    *(ours(wire, where, hosts, element_type) for element_type in ELEMENT_BYTES for wire in ("", *WIRE_BYTES)
+      for where, hosts in PLACES),
+    # Two switches with half of the ports' rate each, and one switch with the full rate.
+    SwitchML("ours-int32-nic8", "ours, int32, switch behind a NIC of 8 links", where="nic", links=8),
+    SwitchML("ours-int32-two4", "ours, int32, two switches, NICs of 4 links", where="two", links=4),
+    Gloo("ring"), Gloo("bcube"), Gloo("ring", "float16"), OpenMPI(), Preload())}
+INT32, INT16, NIC32, RANKS32, RANKS16 = (
+    METHODS[f"ours-{name}"] for name in ("int32", "int16", "int32-nic", "int32-ranks", "int16-ranks"))
+RING, BCUBE, MPI = OTHERS = tuple(METHODS[name] for name in ("gloo-ring", "gloo-bcube", "openmpi"))
+MPIMEMORY = OpenMPI(title="Open MPI, TCP, shared memory")
 NO_TICKETS = SwitchML("ours-int32-no-tickets", "ours, int32, without tickets",
                       SWITCHML_FAULTS="tickets=0")
 NO_FAST = SwitchML("ours-int32-no-fast", "ours, int32, without fast retransmit",
                    SWITCHML_FAULTS="fastretransmit=0")
 NEITHER = SwitchML("ours-int32-neither", "ours, int32, without both",
                    SWITCHML_FAULTS="tickets=0,fastretransmit=0")
-HALFRING = Gloo("ring", "float16")
-RING, BCUBE, MPI = Gloo("ring"), Gloo("bcube"), OpenMPI()
-MPIMEMORY, PRELOAD = OpenMPI(title="Open MPI, TCP, shared memory"), Preload()
-
-OTHERS = (RING, BCUBE, MPI)
-ON_HOSTS = (RING, BCUBE, MPIMEMORY)
-ALL = (INT32, INT16, INT8, NIC32, NIC16, TWO32, TWO16, RANKS32, RANKS16) + OTHERS
 
 RATES = {"100mbit": 100, "1gbit": 1000, "unshaped": 0}
 
@@ -101,8 +90,8 @@ class Cell:
         return f"{self.n_workers}x" if self.per_host == 1 else \
             f"{self.n_workers // self.per_host}x{self.per_host}"
 
-    def name(self):
-        return (f"{self.place()}/{self.rate}/mtu{MTU}/{human(self.size_bytes)}"
+    def name(self, mtu=True):
+        return (f"{self.place()}/{self.rate}/{f'mtu{MTU}/' * mtu}{human(self.size_bytes)}"
                 + ("" if self.offload else "/no-offload") + ("/racks" if self.apart == "racks" else ""))
 
     def names(self):
@@ -130,45 +119,38 @@ def entries(methods, **traits):
     return tuple(Entry(method, **traits) for method in methods)
 
 
-def targets():
-    ten = 10_000_000
-    yield Cell(8, "1gbit", ten, entries(ALL), target=True)
-    yield Cell(4, "unshaped", ten,
-               entries((INT32, INT16, EXACT, HALF) + OTHERS), target=True)
-    # Where the links are the limit, not the cores that all hosts share.
-    yield Cell(8, "100mbit", ten,
-               entries((INT32, INT16, INT8, EXACT, WIDE32, HALVES32, RANKS32, RANKS16, RANKS8) + OTHERS),
-               target=True)
-    # Two-byte gradients beside a ring of two-byte gradients.
-    for n_workers in (4, 8):
-        yield Cell(n_workers, "100mbit", 5_000_000,
-                   entries((HALF, HALF16, HALF8, HALFNIC, HALFRANKS, HALFRANKS16, HALFRANKS8, HALFRING)),
-                   target=True)
-    # A stripe in every rank, with fewer hosts and with more.
-    for n_workers in (4, 12):
-        for rate in ("1gbit", "100mbit"):
-            narrow = (INT8, RANKS8) if (n_workers, rate) == (4, "100mbit") else ()
-            yield Cell(n_workers, rate, ten, entries((RANKS32, RANKS16, *narrow, RING)), target=True)
-    for rate in ("1gbit", "100mbit"):
-        yield Cell(8, rate, ten, (Entry(INT32), Entry(INT32, loss=0.01)), offload=False, target=True)
-    several = (INT32, HOSTS32, HOSTS16, RANKS32, ALONE32, ALONE16) + ON_HOSTS
-    for per_host in (4, 2):
-        yield Cell(8, "1gbit", ten, entries(several), target=True, per_host=per_host)
-        # Where the links are the limit, not the cores.
-        yield Cell(8, "100mbit", ten, entries((HOSTS32, HOSTS16, ALONE32, RING)), target=True,
-                   per_host=per_host)
-    # One host: there are no links.
-    for size in (16, 1000, 100_000, ten):
-        yield Cell(4, "unshaped", size, entries((RANKS32, ALONE32, ALONE, ALONEHALF) + ON_HOSTS),
-                   target=True, per_host=4)
-    # On a separate star: its uplinks are a second network.
-    yield Cell(8, "1gbit", ten, entries((INT32, RACKS32, INT16, RACKS16) + OTHERS), target=True,
-               apart="racks")
-    for rate in ("unshaped", "1gbit"):
-        yield Cell(8, rate, 16, entries((INT32, EXACT) + OTHERS), target=True)
-    yield Cell(4, "1gbit", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", ten, (Entry(INT32), Entry(INT32, pieces=25)), target=True)
-    yield Cell(4, "unshaped", 4, (Entry(INT32, rest=True),), target=True)
+# Rows that have no target, beside those that have.
+BESIDE = """
+8x/1gbit/10MB        ours-int32-nic ours-int16-nic ours-int32-two ours-int16-two gloo-bcube openmpi
+8x/100mbit/10MB      ours-float32 gloo-bcube openmpi
+4x/unshaped/10MB     ours-float32 ours-float16
+4x/100mbit/5MB       ours-float16-int16 ours-float16-int16-ranks ours-float16-nic
+8x/100mbit/5MB       ours-float16-int16 ours-float16-int16-ranks ours-float16-nic
+2x4/1gbit/10MB       ours-int32 ours-int32-ranks ours-int16-alone gloo-bcube openmpi
+4x2/1gbit/10MB       ours-int32 ours-int32-ranks ours-int16-alone gloo-bcube openmpi
+1x4/unshaped/16B     ours-int32-ranks ours-float32-alone ours-float16-alone gloo-ring gloo-bcube
+1x4/unshaped/1kB     ours-int32-ranks ours-int32-alone ours-float32-alone ours-float16-alone gloo-ring gloo-bcube openmpi
+1x4/unshaped/100kB   ours-int32-ranks ours-int32-alone ours-float32-alone ours-float16-alone gloo-ring gloo-bcube openmpi
+1x4/unshaped/10MB    ours-int32-ranks ours-float32-alone ours-float16-alone
+8x/1gbit/10MB/racks  ours-int16 ours-int16-racks gloo-ring gloo-bcube openmpi
+8x/unshaped/16B      ours-float32 openmpi
+8x/1gbit/16B         ours-float32 openmpi
+"""
+
+
+def with_targets():
+    """The cells of the targets' rows, and of those beside them."""
+    wanted = {*targets.ROWS, *((cell, name) for cell, *names in map(str.split, BESIDE.strip().splitlines()) for name in names)}
+    places = itertools.product(((4, 1), (8, 1), (12, 1), (8, 4), (8, 2), (4, 4)), RATES,
+                               (4, 16, 1000, 100_000, 5_000_000, 10_000_000),
+                               ({}, {"offload": False}, {"apart": "racks"}))
+    for (n_workers, per_host), rate, size, traits in places:
+        methods = METHODS if per_host == 1 else {**METHODS, MPI.name: MPIMEMORY}
+        every = (*entries(methods.values()), Entry(INT32, loss=0.01), Entry(INT32, pieces=25), Entry(INT32, rest=True))
+        cell = Cell(n_workers, rate, size, every, target=True, per_host=per_host, **traits)
+        chosen = tuple(entry for entry in every if (cell.name(mtu=False), entry.name()) in wanted)
+        if chosen:
+            yield dataclasses.replace(cell, entries=chosen)
 
 
 def sweep():
@@ -178,12 +160,12 @@ def sweep():
             for size in sizes:
                 # Minutes per call, and no new information: measured on the faster links only.
                 if rate != "100mbit" or size <= 16 << 20:
-                    yield Cell(n_workers, rate, size, entries((INT32, INT16, PRELOAD) + OTHERS))
+                    yield Cell(n_workers, rate, size, entries((INT32, INT16, METHODS["openmpi-preload"]) + OTHERS))
 
 
 def all_cells():
     seen = set()
-    for cell in (*targets(), *sweep()):
+    for cell in (*with_targets(), *sweep()):
         key = (cell.star(), cell.size_bytes, cell.entries)
         if key not in seen:
             seen.add(key)

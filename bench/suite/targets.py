@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The project's targets, compared with the measurements."""
-from methods import MTU
 
 # Cell, what is measured, wanted, and what the page says of it. Two rows' names: the first one's time over the
 # second one's ("best" is Gloo's faster algorithm). A row's own: "limit" is the links' limit over its time, "uplink" the
@@ -72,28 +71,29 @@ OWN = {"limit": lambda row: row.cell.limit_seconds(row.entry.method) / row.p50()
        "cpu": lambda row: (row.cpu_ranks + row.cpu_others) / row.elapsed}
 
 
-def measure(rows, cell, slow, fast):
-    """None if a row was not measured."""
-    names = (fast,) if slow in OWN else (fast, *(BEST if slow == "best" else (slow,)))
-    found = [rows.get((cell, name)) for name in names]
-    if None in found:
-        return None
-    fast, *slower = found
-    return min(row.p50() for row in slower) / fast.p50() if slower else OWN[slow](fast)
+def names(slow, fast):
+    """Of the rows that a target compares."""
+    return (fast,) if slow in OWN else (fast, *(BEST if slow == "best" else (slow,)))
+
+
+TABLE = [line.split(maxsplit=4) for line in TARGETS.strip().splitlines()]
+ROWS = {(cell, name) for cell, slow, fast, *_ in TABLE for name in names(slow, fast)}
 
 
 def to_json(results):
     """What is said of each target: "met" is None if it was not measured."""
-    rows = {}
+    rows, verdicts = {}, []
     for result in results:
         if result.times and not result.failure:
             # On a star apart, the same row serves only its neighbors.
-            rows.setdefault((result.cell.name().replace(f"mtu{MTU}/", ""), result.entry.name()), result)
-    verdicts = []
-    for line in TARGETS.strip().splitlines():
-        cell, slow, fast, wanted, what = line.split(maxsplit=4)
-        measured, target, at_least = measure(rows, cell, slow, fast), float(wanted[2:]), wanted.startswith(">")
-        met = None if measured is None else measured >= target if at_least else measured <= target
+            rows.setdefault((result.cell.name(mtu=False), result.entry.name()), result)
+    for cell, slow, fast, wanted, what in TABLE:
+        found = [rows.get((cell, name)) for name in names(slow, fast)]
+        target, at_least, measured, met = float(wanted[2:]), wanted.startswith(">"), None, None
+        if None not in found:
+            mine, *slower = found
+            measured = min(row.p50() for row in slower) / mine.p50() if slower else OWN[slow](mine)
+            met = measured >= target if at_least else measured <= target
         verdicts.append({"what": what, "how": "at least" if at_least else "at most", "target": target,
                          "measured": measured, "met": met})
     return verdicts
