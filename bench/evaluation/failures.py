@@ -18,25 +18,6 @@ KILL_AFTER_S, GONE_S = 0.7, 0.5
 SMALLEST = ("back", "cable", "leaf", "faults")
 
 
-class Switches(SwitchML):
-    """A switch, or two, of which the second one takes over; or a root and two leaves with half of the workers
-    each. dies: the host whose switch does."""
-
-    def __init__(self, name, hosts=("first",), dies="first", faults=""):
-        super().__init__(name, name, SWITCHML_FAULTS=faults)
-        self.hosts_of_switches, self.dies = hosts, dies
-
-    def switches(self):
-        return dict.fromkeys(self.hosts_of_switches, 0)
-
-    def start_switches(self, group):
-        if "root" not in self.hosts_of_switches:
-            return ["|".join(self.start_switch(group, host) for host in self.hosts_of_switches)]
-        root, *leaves = self.hosts_of_switches
-        parent = self.start_switch(group, root)
-        return [self.start_switch(group, leaf, "--parent", parent) for leaf in leaves]
-
-
 def kill_switch(group, host):
     group.helpers[host].send_signal(signal.SIGKILL)
 
@@ -51,14 +32,14 @@ def pull_cable(group, host):
     subprocess.run(["ip", "-n", group.star.namespace(host), "link", "set", "eth0", "down"], check=True)
 
 
-def timeline(lab, n_calls, method, plan):
-    """When each call ended, in seconds since the first one began, and what was done when."""
+def timeline(lab, method, n_calls, plan, host):
+    """When each call ended, in seconds since the first one began, and what was done to the host's switch when."""
     happened = []
 
     def act(group, began):
         for at, action in plan:
             time.sleep(max(0, began + at - time.monotonic()))
-            action(group, method.dies)
+            action(group, host)
             happened.append([time.monotonic() - began, action.__name__])
 
     with lab.groups(Star(N_WORKERS, RATE), [method]) as (group,):
@@ -77,30 +58,32 @@ def timeline(lab, n_calls, method, plan):
 
 
 def scenarios(n_calls):
-    """Name, method, number of calls, and plan."""
-    death = [(KILL_AFTER_S, kill_switch)]
-    back, tree = [*death, (KILL_AFTER_S + GONE_S, restart_switch)], ("root", "first", "second")
+    """Name: a short one, number of calls, plan, the host whose switch dies, and settings."""
+    death, faults = [(KILL_AFTER_S, kill_switch)], {"SWITCHML_FAULTS": FAULTS}
+    back = [*death, (KILL_AFTER_S + GONE_S, restart_switch)]
     n_slow = n_calls // 2  # these calls take several times as long
     chaos = [(KILL_AFTER_S + 1.5 * i + after, deed) for i in range(int((n_slow * 0.1 - KILL_AFTER_S) / 1.5) + 1)
              for after, deed in ((0, kill_switch), (0.2, restart_switch))]
-    yield "no failure", Switches("calm"), n_calls, []
-    yield "the switch is killed, and back after half a second", Switches("back"), n_calls, back
-    yield "the switch is killed, another one takes over", Switches("standby", tree[1:]), n_calls, death
-    yield ("the switch's cable is pulled, another one takes over", Switches("cable", tree[1:]), n_calls,
-           [(KILL_AFTER_S, pull_cable)])
-    yield "a leaf of two is killed, and back after half a second", Switches("leaf", tree), n_calls, back
-    yield ("the root of two leaves is killed, and back after half a second", Switches("root", tree, "root"),
-           n_calls, back)
-    yield "1 % lost, 1 % twice, 1 % late", Switches("faults", faults=FAULTS), n_slow, []
-    yield "the same, and the switch dies every 1.5 s", Switches("chaos", faults=FAULTS), n_slow, chaos
+    return {
+        "no failure": ("calm", n_calls, [], "switch", {}),
+        "the switch is killed, and back after half a second": ("back", n_calls, back, "switch", {}),
+        "the switch is killed, another one takes over": ("standby", n_calls, death, "first", {"where": "standby"}),
+        "the switch's cable is pulled, another one takes over":
+            ("cable", n_calls, [(KILL_AFTER_S, pull_cable)], "first", {"where": "standby"}),
+        "a leaf of two is killed, and back after half a second": ("leaf", n_calls, back, "first", {"where": "tree"}),
+        "the root of two leaves is killed, and back after half a second":
+            ("root", n_calls, back, "root", {"where": "tree"}),
+        "1 % lost, 1 % twice, 1 % late": ("faults", n_slow, [], "switch", faults),
+        "the same, and the switch dies every 1.5 s": ("chaos", n_slow, chaos, "switch", faults)}
 
 
 def run(lab):
     n_calls, rows = lab.choose(100, 300, 80), {}
-    for name, method, calls, plan in scenarios(n_calls):
-        if method.name in lab.choose((method.name,), (method.name,), SMALLEST):
+    for name, (short, calls, plan, host, settings) in scenarios(n_calls).items():
+        if short in lab.choose((short,), (short,), SMALLEST):
             lab.say(name)
-            rows[name] = [timeline(lab, calls, method, plan) for _ in range(lab.choose(2, 6, 1))]
+            method = SwitchML(short, name, **settings)
+            rows[name] = [timeline(lab, method, calls, plan, host) for _ in range(lab.choose(2, 6, 1))]
     return {"workers": N_WORKERS, "rate_mbit": RATE, "bytes": SIZE, "calls": n_calls,
             "faults": FAULTS, "rows": rows}
 

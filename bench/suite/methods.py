@@ -49,8 +49,9 @@ class Method:
 class SwitchML(Method):
     """SwitchML. where: "port" (a switch whose port is not shaped), "nic" (a switch behind a NIC
     as fast as several links of workers), "two" (two of those, striped), "ranks" (no switch:
-    striped over the ranks), "racks" (a switch in each of some racks, and one above them). hosts: ranks of
-    one host send one contribution.
+    striped over the ranks), "racks" (a switch in each of some racks, and one above them), "tree" (the same
+    without racks), "standby" (a second switch for when the first one dies). hosts: ranks of one host send
+    one contribution.
     wire: "" for the library's own choice."""
 
     needs = "ninja -C build"
@@ -72,7 +73,8 @@ class SwitchML(Method):
         nic = f"nic{self.links}"
         return {"port": {"switch": 0}, "nic": {nic: self.links},
                 "two": {nic + "a": self.links, nic + "b": self.links},
-                "racks": dict.fromkeys(["root", *self.racks], 0)}.get(self.where, {})
+                "racks": dict.fromkeys(["root", *self.racks], 0), "standby": {"first": 0, "second": 0},
+                "tree": {"root": 0, "first": 0, "second": 0}}.get(self.where, {})
 
     def moved(self, n_workers, per_host=1):
         hosts = n_workers // per_host
@@ -110,14 +112,15 @@ class SwitchML(Method):
 
     def start_switches(self, group):
         """The settings of the ranks, divided evenly among ranks in sequence."""
-        if self.where == "racks":
-            star, root = group.star, next(iter(self.switches()))
-            if not star.uplinks:
-                star.address[root] = star.add_uplinks(root, self.racks)
+        if self.where in ("racks", "tree"):
+            star, (root, *leaves) = group.star, self.switches()
+            if self.racks and not star.uplinks:
+                star.address[root] = star.add_uplinks(root, leaves)
             parent = self.start_switch(group, root)
-            return [self.start_switch(group, rack, "--parent", parent) for rack in self.racks]
+            return [self.start_switch(group, leaf, "--parent", parent) for leaf in leaves]
         # "embedded" is a stripe in every rank, also where they could share memory.
-        return [",".join(self.start_switch(group, host) for host in self.switches())
+        between = "|" if self.where == "standby" else ","
+        return [between.join(self.start_switch(group, host) for host in self.switches())
                 or ("" if self.hosts else "embedded")]
 
     def listens_at(self, group, host):
