@@ -540,6 +540,25 @@ WORLD_TEST(who_comes_late_to_a_lost_change_keeps_no_place_for_a_job_that_goes_on
 	assert_int_equal(world.jobs.n_kept, 0);
 }
 
+/* Of two that become one, whichever has ended first. */
+WORLD_TEST(who_comes_late_to_a_lost_change_keeps_no_place_for_jobs_that_become_one)
+{
+	uint64_t first, second;
+
+	jobs_open(4096, 64, false);
+	first = jobs_run(0, 2);
+	jobs_start(2, "other", 2);
+	second = jobs_admitted(2)->report_tag;
+	for (unsigned peer = 0; peer < 4; peer++)
+		go_on(peer);
+	join_named(12, "lost", 1, first);
+	join_next(10, 0, first);
+	join_next(11, 1, second);
+	jobs_leave(12);
+	assert_int_equal(world.jobs.n_jobs, 1);
+	assert_int_equal(world.jobs.n_kept, 0);
+}
+
 WORLD_TEST(a_change_that_is_given_up_for_another_leaves_it_the_place)
 {
 	uint64_t tag = jobs_open_running(2);

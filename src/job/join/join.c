@@ -208,7 +208,8 @@ static bool add_member(struct sml_job *job, struct sml_peer *peer, const SmlCont
 	sml_text_copy(member->host, sizeof(member->host), join->host);
 	sml_job_note_machine(member, join);
 	note_follows(job, member, join);
-	sml_kept_take(job, after_of(job->jobs, join));
+	member->after = after_of(job->jobs, join);
+	sml_kept_take(job, member->after);
 	peer->job = job;
 	peer->rank = (uint16_t)join->rank;
 	job->members.n++;

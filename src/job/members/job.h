@@ -46,6 +46,7 @@ struct sml_member {
 	uint32_t heartbeat_ms;	 /* silence that means death */
 	uint32_t asked_ms;	 /* the heartbeat that it asked for: its own bound for the switch */
 	uint64_t waits_until_ns; /* for the others to join */
+	uint64_t after;		 /* the tag of the job that it ran in before; 0: none */
 	uint64_t heard_ns;	 /* when its connection ended: the time of its last message */
 	uint64_t stalls_sent_ns;
 	/* Its count on the data path (job/states/liveness.c), taken after its message at

@@ -35,12 +35,31 @@ static uint64_t unasked_until(const struct sml_jobs *jobs, const struct sml_fail
 	return jobs->now_ns + job->heartbeat_ms * (SML_SECOND_NS / 1000);
 }
 
+/* Jobs that become one have ranks of each. */
+static bool follows(const struct sml_job *job, uint64_t tag)
+{
+	if (job->elastic.after == tag)
+		return true;
+	for (unsigned rank = 0; rank < job->n_ranks; rank++)
+		if (job->members.of[rank].after == tag)
+			return true;
+	return false;
+}
+
 /* Does the job with this tag have its place still, or the next one, which has not begun? */
 static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
 {
+<<<<<<< ours
 	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
 		if (tag != 0 &&
 		    tag == (job->state < SML_JOB_RUNNING ? job->elastic.after : job->report_tag))
+=======
+	for (unsigned i = 0; tag != 0 && i < SML_MAX_JOBS; i++) {
+		const struct sml_job *job = jobs->jobs[i];
+
+		if (job != NULL &&
+		    (job->state < SML_JOB_RUNNING ? follows(job, tag) : job->report_tag == tag))
+>>>>>>> theirs
 			return true;
 	return false;
 }
@@ -112,12 +131,24 @@ void sml_kept_again(struct sml_jobs *jobs, struct sml_failed_job *job, uint64_t 
 	hold(jobs, job, until_ns);
 }
 
-void sml_kept_use(const struct sml_job *job)
+static void use(const struct sml_jobs *jobs, uint64_t tag)
 {
-	struct sml_failed_job *kept = sml_jobs_find_judged(job->jobs, job->elastic.after);
+	struct sml_failed_job *kept = sml_jobs_find_judged(jobs, tag);
 
 	if (kept != NULL)
 		kept->is_used = true;
+}
+
+void sml_kept_use(const struct sml_job *job)
+{
+	uint64_t last = job->elastic.after;
+
+	use(job->jobs, last);
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		if (job->members.of[rank].after != last)
+			use(job->jobs, job->members.of[rank].after);
+		last = job->members.of[rank].after;
+	}
 }
 
 void sml_kept_asked(struct sml_jobs *jobs, uint64_t tag, uint64_t until_ns)
