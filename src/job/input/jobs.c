@@ -276,12 +276,10 @@ static void answer_ping(const struct sml_jobs *jobs, struct sml_peer *peer,
 {
 	SmlControl__Pong pong = SML_CONTROL__PONG__INIT;
 
-	if (peer->job != NULL && ping->stripe != NULL)
-		sml_job_note_served(peer, ping->stripe);
-	if (peer->job != NULL && ping->traffic != NULL)
-		sml_job_note_traffic(peer, ping->traffic);
-	if (peer->job != NULL)
+	if (peer->job != NULL) {
+		sml_job_note_ping(peer, ping);
 		pong.waiting = sml_applicants_count(peer->job);
+	}
 	pong.time_ns = ping->time_ns;
 	(void)sml_peer_send(jobs, peer, sml_envelope(PONG, pong, &pong));
 }

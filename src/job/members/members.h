@@ -261,8 +261,8 @@ int sml_job_meet(struct sml_job *job);
 /* "rank 3 at 10.0.0.4, UDP port 40001" */
 void sml_job_name_stripe(const struct sml_job *job, uint32_t stripe, char *text, size_t bytes);
 
-/* A rank that has slots reports their counters. */
-void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served);
+/* What a rank says of its traffic, and of its stripe, if it has one. */
+void sml_job_note_ping(struct sml_peer *peer, const SmlControl__Ping *ping);
 
 /* What is counted here of a job; of a job whose ranks have the slots, how long they waited. */
 void sml_job_count(const struct sml_job *job, struct sml_job_counters *counters);

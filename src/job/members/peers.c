@@ -127,10 +127,21 @@ struct sml_peer_list *sml_job_describe_peers(const struct sml_job *job, uint16_t
 	return peers;
 }
 
-void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *served)
+void sml_job_note_ping(struct sml_peer *peer, const SmlControl__Ping *ping)
 {
+	const SmlControl__StripeStatus *served = ping->stripe;
 	const struct sml_job *job = peer->job;
 	struct sml_member *member = &peer->job->members.of[peer->rank];
+
+	if (ping->traffic != NULL) {
+		member->traffic = *ping->traffic;
+		/* What the message points to goes with it. */
+		member->traffic.base =
+			(ProtobufCMessage)PROTOBUF_C_MESSAGE_INIT(ping->traffic->base.descriptor);
+		member->traffic_told_ns = job->jobs->now_ns;
+	}
+	if (served == NULL)
+		return;
 
 	for (size_t i = 0; i < served->n_waited_ms && i < job->n_ranks; i++)
 		if (job->stripes.waited_ms != NULL && peer->rank < job->terms.stripes)
@@ -138,7 +149,6 @@ void sml_job_note_served(struct sml_peer *peer, const SmlControl__StripeStatus *
 				served->waited_ms[i];
 
 	member->served = *served;
-	/* What the message points to goes with it. */
 	member->served.base = (ProtobufCMessage)PROTOBUF_C_MESSAGE_INIT(served->base.descriptor);
 	member->served.where = NULL;
 	member->served.waited_ms = NULL;

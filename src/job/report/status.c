@@ -62,16 +62,6 @@ const char *sml_job_state_name(enum sml_job_state state)
 	return NULL;
 }
 
-void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic)
-{
-	struct sml_member *member = &peer->job->members.of[peer->rank];
-
-	member->traffic = *traffic;
-	/* What the message points to goes with it. */
-	member->traffic.base = (ProtobufCMessage)PROTOBUF_C_MESSAGE_INIT(traffic->base.descriptor);
-	member->traffic_told_ns = peer->job->jobs->now_ns;
-}
-
 /* False: no memory. */
 static bool make_room(struct job_status *out, size_t n_ranks)
 {

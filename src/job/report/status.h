@@ -12,7 +12,4 @@ void sml_status_send(struct sml_jobs *jobs, struct sml_peer *peer);
  */
 uint8_t *sml_status_pack(struct sml_jobs *jobs, size_t *n);
 
-/* A rank has reported its traffic. */
-void sml_job_note_traffic(struct sml_peer *peer, const SmlControl__Traffic *traffic);
-
 #endif
