@@ -381,12 +381,12 @@ static void check_rank(const struct sml_job *job, uint32_t rank, struct sml_refu
 			   job->name, rank);
 }
 
+static check_fn *const checks[] = {check_numbers, check_switch,	 check_wire, check_report,
+				   check_names,	  check_release, check_port, check_death};
+
 void sml_terms_check(const struct sml_jobs *jobs, const struct sml_job *job,
 		     const SmlControl__Join *join, struct sml_refusal *refusal)
 {
-	static check_fn *const checks[] = {check_numbers, check_switch,	 check_wire, check_report,
-					   check_names,	  check_release, check_port, check_death};
-
 	*refusal = (struct sml_refusal){.error = 0};
 	check_version(job, join, refusal);
 	for (size_t i = 0; !refusal->error && i < sizeof(checks) / sizeof(checks[0]); i++)

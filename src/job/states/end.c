@@ -49,17 +49,9 @@ static bool follows(const struct sml_job *job, uint64_t tag)
 /* Does the job with this tag have its place still, or the next one, which has not begun? */
 static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
 {
-<<<<<<< ours
 	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
 		if (tag != 0 &&
-		    tag == (job->state < SML_JOB_RUNNING ? job->elastic.after : job->report_tag))
-=======
-	for (unsigned i = 0; tag != 0 && i < SML_MAX_JOBS; i++) {
-		const struct sml_job *job = jobs->jobs[i];
-
-		if (job != NULL &&
 		    (job->state < SML_JOB_RUNNING ? follows(job, tag) : job->report_tag == tag))
->>>>>>> theirs
 			return true;
 	return false;
 }
@@ -105,9 +97,8 @@ static uint32_t order_of(const struct sml_jobs *jobs, uint64_t tag)
 
 	if (ended != NULL)
 		return 1 + ((uint32_t)(ended - jobs->failed) - jobs->n_failed) % SML_FAILED_JOBS;
-	for (unsigned i = 0; i < SML_MAX_JOBS; i++)
-		if (jobs->jobs[i] != NULL && jobs->jobs[i]->state >= SML_JOB_RUNNING &&
-		    jobs->jobs[i]->report_tag == tag)
+	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
+		if (job->state >= SML_JOB_RUNNING && job->report_tag == tag)
 			return SML_FAILED_JOBS + 1;
 	return 0;
 }
