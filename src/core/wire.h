@@ -109,11 +109,13 @@ static inline bool sml_packet_length_is_valid(uint32_t length)
 
 /*
  * The lane counts that a job's full packets can have, ascending and ending with 0. There are few,
- * so that hardware can hold one program for each.
+ * so that hardware can hold one program for each. The smallest has room for an element of every
+ * form: one of the int64 wire is three lanes.
  */
+#define SML_MIN_LANES 32
 #define SML_LANE_COUNTS                                                                            \
 	{                                                                                          \
-		32, 40, 64, 128, 256, 352, 358, 480, 832, 992, SML_MAX_LANES, 0                    \
+		SML_MIN_LANES, 40, 64, 128, 256, 352, 358, 480, 832, 992, SML_MAX_LANES, 0         \
 	}
 
 /*

@@ -60,30 +60,48 @@ static bool get_traffic(void *self, SmlControl__Traffic *traffic)
 
 static const struct sml_session_output output = {send_out, NULL, stalls_reported};
 
-static void run_until_started(void)
+static void admit(uint32_t lanes)
+{
+	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
+
+	admitted.lanes = lanes;
+	admitted.shards = 1;
+	admitted.head_slots = admitted.data_slots = 4;
+	admitted.data_port = 1;
+	sml_session_message(&session, sml_envelope(ADMITTED, admitted, &admitted));
+}
+
+static void start(uint32_t lanes)
+{
+	SmlControl__Start message = SML_CONTROL__START__INIT;
+
+	message.lanes = lanes;
+	sml_session_ready(&session, &(struct sml_readiness){.lanes = session.admission.lanes});
+	sml_session_message(&session, sml_envelope(START, start, &message));
+}
+
+static void join(void)
 {
 	const struct sml_session_config config = {.where = "here",
 						  .rank = 1,
 						  .world_size = 2,
 						  .heartbeat_ms = HEARTBEAT_MS,
 						  .output = &output};
-	SmlControl__Join join = SML_CONTROL__JOIN__INIT;
-	SmlControl__Admitted admitted = SML_CONTROL__ADMITTED__INIT;
-	SmlControl__Start start = SML_CONTROL__START__INIT;
+	SmlControl__Join message = SML_CONTROL__JOIN__INIT;
 
 	memset(n_sent, 0, sizeof(n_sent));
 	n_described = n_stalls_told = n_empty_reports = 0;
 	knows_stalls = true;
 	sml_session_init(&session, &config);
-	join.shards = 1;
-	sml_session_join(&session, &join, NULL);
-	admitted.lanes = start.lanes = 352;
-	admitted.shards = 1;
-	admitted.head_slots = admitted.data_slots = 4;
-	admitted.data_port = 1;
-	sml_session_message(&session, sml_envelope(ADMITTED, admitted, &admitted));
-	sml_session_ready(&session, &(struct sml_readiness){.lanes = 352});
-	sml_session_message(&session, sml_envelope(START, start, &start));
+	message.shards = 1;
+	sml_session_join(&session, &message, NULL);
+}
+
+static void run_until_started(void)
+{
+	join();
+	admit(352);
+	start(352);
 	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 	/* Of the job's heartbeats it knows its own, at least. */
 	assert_int_equal(session.admission.heartbeat_ms, HEARTBEAT_MS);
@@ -273,6 +291,23 @@ TEST_WITH(impossible_ranks_of_its_machine_are_not_believed, run_until_started, e
 	assert_int_equal(session.phase, SML_SESSION_FAILED);
 	admit_with(huge, 2, 2, SML_SESSION_TOKEN_BYTES);
 	assert_int_equal(session.phase, SML_SESSION_FAILED);
+}
+
+/* Not even an element of the int64 wire has room in two lanes. */
+TEST_WITH(packets_that_are_too_small_are_refused, join, end)
+{
+	admit(SML_MIN_LANES - 1);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	sml_session_fini(&session);
+	join();
+	admit(SML_MIN_LANES);
+	start(SML_MIN_LANES - 1);
+	assert_int_equal(session.phase, SML_SESSION_FAILED);
+	sml_session_fini(&session);
+	join();
+	admit(SML_MIN_LANES);
+	start(SML_MIN_LANES);
+	assert_int_equal(session.phase, SML_SESSION_RUNNING);
 }
 
 /* Else it would use memory that it does not have. */

@@ -57,7 +57,7 @@ const char *sml_rules_reject(const struct sml_rules *rules, unsigned state,
 
 bool sml_rules_admit(const SmlControl__Admitted *in, uint32_t most_shards)
 {
-	return in->lanes > 0 && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
+	return in->lanes >= SML_MIN_LANES && in->lanes <= SML_MAX_LANES && in->shards > 0 &&
 	       in->shards <= most_shards && in->data_port > 0 && in->data_port <= 65535 &&
 	       in->head_slots >= in->shards && in->data_slots >= in->shards &&
 	       in->number < SML_MAX_CHILDREN && in->head_slots <= SML_MAX_SLOTS &&

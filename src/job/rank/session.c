@@ -335,7 +335,8 @@ static void on_result(struct sml_session *session, const SmlControl__Envelope *m
 
 static void on_start(struct sml_session *session, const SmlControl__Envelope *message)
 {
-	if (message->start->lanes == 0 || message->start->lanes > session->admission.lanes) {
+	if (message->start->lanes < SML_MIN_LANES ||
+	    message->start->lanes > session->admission.lanes) {
 		sml_session_fail(session, SML_ERROR_PROTOCOL,
 				 "%s at %s starts the job with %" PRIu32 " lanes, of %u",
 				 session->config.what, session->config.where, message->start->lanes,

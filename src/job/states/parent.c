@@ -44,7 +44,7 @@ static void check(const struct sml_job *job)
 
 		sml_assert(child->n_ranks >= 1 && (!child->has_job || child->waits.slots != NULL));
 		sml_assert(!child->ready ||
-			   (child->lanes >= 1 && child->lanes <= pool->rules.lanes));
+			   (child->lanes >= SML_MIN_LANES && child->lanes <= pool->rules.lanes));
 	}
 }
 

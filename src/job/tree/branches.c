@@ -353,7 +353,7 @@ static void on_ready(struct sml_job *job, struct sml_child *child, const SmlCont
 	if (job->state >= SML_JOB_RUNNING || child->ready)
 		return;
 	why = sml_job_pool_misses_address(job, (unsigned)(child - pool->children));
-	if (why == NULL && (in->lanes == 0 || in->lanes > pool->rules.lanes))
+	if (why == NULL && (in->lanes < SML_MIN_LANES || in->lanes > pool->rules.lanes))
 		why = "is ready with impossible packets";
 	if (why != NULL) {
 		sml_job_fail(job, SML_ERROR_PROTOCOL, "the leaf %s %s", child->branch->name, why);
