@@ -21,17 +21,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 LEAST_SECONDS = 300
 
 
-def replay(lab, n_workers, rate_mbit, limit_s, **options):
-    """What the ranks have found, with a switch as a host beside them. options: of replay_rank.replay()."""
+def on_links(lab, program, n_workers, rate_mbit, limit_s, **options):
+    """What the program's ranks have found, with a switch as a host beside them. options: of replay_rank.main()."""
     # $PAPER_PYTHON, or this Python.
     python = figure.python_with("torch, numpy", os.environ.get("PAPER_PYTHON"), sys.executable)
     if python is None:
         raise Skipped("no PyTorch here: pip install torch numpy, or set PAPER_PYTHON to a "
-                             "Python that has both")
+                      "Python that has both")
     with tempfile.NamedTemporaryFile() as found:
         done = subprocess.run(
             [os.path.join(HERE, "../on-links"), "--build", lab.build, "--workers", str(n_workers),
-             "--rate", str(rate_mbit), python, os.path.join(HERE, "replay_rank.py"), found.name, json.dumps(options)],
+             "--rate", str(rate_mbit), python, os.path.join(HERE, program), found.name, json.dumps(options)],
             env={**os.environ, "SWITCHML_SHARED_MEMORY": "0", "SWITCHML_LIBRARY": lab.program("lib/libswitchml.so")},
             capture_output=True, text=True, timeout=max(limit_s, LEAST_SECONDS), check=False)
         if done.returncode:
@@ -46,9 +46,9 @@ def run(lab):
     for gbit, mbit in LINKS.items():
         lab.say(f"{gbit} Gbit/s as {mbit} Mbit/s, {n_workers} workers")
         # On the slower links, the quartiles of two rounds differ by 2 % at most.
-        found = replay(
-            lab, n_workers, mbit, lab.choose(900, 3600), compute=steps, ways=list(WAYS), scale=1000 * gbit / mbit,
-            rounds=lab.choose(2, 3 if gbit == 10 else 5, 1))
+        found = on_links(
+            lab, "replay_rank.py", n_workers, mbit, lab.choose(900, 3600), compute=steps, ways=list(WAYS),
+            scale=1000 * gbit / mbit, rounds=lab.choose(2, 3 if gbit == 10 else 5, 1))
         rows += [{"gbit": gbit, "mbit": mbit, **row} for row in found]
     return {"workers": n_workers, "tcp": lab.tcp, "rows": rows}
 

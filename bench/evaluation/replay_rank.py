@@ -38,17 +38,19 @@ def pause(until):
     time.sleep(max(0, until - time.perf_counter()))
 
 
-class Way:
-    """A way to sum: "gloo", "int16", say, or "ranks-int16", which has no switch."""
+def group_of(way):
+    """Of a way to sum: "int16", say, or "ranks-int16" and "int8-stripes-feedback", which have no switch; else Gloo."""
+    wire, options = next((word for word in way.split("-") if word.startswith("int")), None), None
+    if wire:
+        options = switchml.torch.Options(wire=wire, switch="embedded" if "ranks" in way or "stripes" in way else None)
+    return dist.new_group(list(range(dist.get_world_size())), backend="switchml" if options else "gloo", pg_options=options)
 
-    def __init__(self, name):
-        wire, options = name.split("-")[-1], None
-        if name != "gloo":
-            options = switchml.torch.Options(wire=wire, switch="embedded" if name.startswith("ranks-") else None)
-        self.group = dist.new_group(list(range(dist.get_world_size())), backend="switchml" if options else "gloo",
-                                    pg_options=options)
+
+class Way:
+    def __init__(self, name, group):
+        self.group = group
         # Half of the elements of a 16-bit number's range are enough for the sum of the ranks.
-        self.error = 2e-3 if wire == "int16" else 1e-6
+        self.error = 2e-3 if name.endswith("int16") else 1e-6
 
     def step(self, parts, compute_s):
         """Seconds, and the number of wrong elements."""
@@ -71,8 +73,9 @@ class Way:
         return seconds.item(), wrong
 
 
-def replay(ways, compute, scale, rounds):
+def replay(groups, compute, scale, rounds):
     """compute: the model and the seconds of each step."""
+    ways = {name: Way(name, group) for name, group in groups.items()}
     with open(os.path.join(HERE, "models.json"), encoding="utf-8") as file:
         models = json.load(file)
     for way in ways.values():  # connections are made, and round trips known
@@ -90,19 +93,20 @@ def replay(ways, compute, scale, rounds):
         yield row
 
 
-def main():
+def main(find):
+    """find: yields what is found, of the groups of the ways to sum and of the other options."""
     path, options = sys.argv[1], json.loads(sys.argv[2])
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    ways = {name: Way(name) for name in options.pop("ways")}
-    found = list(replay(ways, **options))
+    groups = {way: group_of(way) for way in options.pop("ways")}
+    found = list(find(groups, **options))
     if dist.get_rank() == 0:
         with open(path, "w", encoding="utf-8") as file:
             json.dump(found, file)
-    for way in ways.values():
-        dist.destroy_process_group(way.group)
+    for group in groups.values():
+        dist.destroy_process_group(group)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    main(replay)

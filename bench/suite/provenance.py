@@ -33,6 +33,7 @@ SIMULATOR = tuple(f"tests/sim/{name}.*" for name in ("network", "rank", "run", "
 BLOCKS = {
     "rate": (*DATA, *SLOTS, *HOSTS, *SIMULATOR),
     "replay": (*DATA, *TORCH),
+    "training": (*DATA, *TORCH),
     "loss": (*DATA, *SLOTS, *SIMULATOR),
     "slots": (*DATA, *SLOTS, *SIMULATOR),
     "sharing": (*DATA, *SLOTS),
