@@ -255,9 +255,8 @@ void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns)
 	uint64_t now_ns;
 	char ignored[4096];
 
-	while ((now_ns = sml_now_ns()) < until_ns) {
-		if (flush(channel, SIZE_MAX) < 0)
-			return;
+	while (channel->stream.wire_out != NULL && flush(channel, SIZE_MAX) == 0 &&
+	       (now_ns = sml_now_ns()) < until_ns) {
 		if (evbuffer_get_length(channel->stream.wire_out) == 0) {
 			shutdown(channel->fd, SHUT_WR);
 			ready.events = POLLIN;

@@ -84,8 +84,8 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 void sml_channel_finish(struct sml_channel *channel);
 
 /*
- * Send what is queued, and wait, for a limited time, until the peer ends the connection too. Makes
- * no callbacks.
+ * Send what is queued, and wait, for a limited time, until the peer ends the connection too.
+ * until_ns: 0 sends only what the socket takes now. Makes no callbacks.
  */
 void sml_channel_drain(struct sml_channel *channel, uint64_t until_ns);
 

@@ -324,8 +324,9 @@ void sml_control_retire(struct sml_control *control)
 	said |= stop_thread(control);
 	if (control->goes_on && control->loop)
 		said |= sml_session_go_on(&control->session);
-	if (said)
-		sml_channel_drain(&control->channel, sml_now_ns() + DRAIN_NS);
+	/* A silent switch has been told that it is given up, and is not waited for. */
+	if (control->loop)
+		sml_channel_drain(&control->channel, said ? sml_now_ns() + DRAIN_NS : 0);
 	control->threaded = false;
 	close_loop(control);
 }
