@@ -116,7 +116,8 @@ static void write_some(struct sml_channel *channel)
 /* What waits for a handshake does not count: the peer must be heard to end that. */
 static bool peer_listens(const struct sml_channel *channel)
 {
-	return evbuffer_get_length(channel->stream.wire_out) <= channel->owner.max_unsent;
+	return channel->broken ||
+	       evbuffer_get_length(channel->stream.wire_out) <= channel->owner.max_unsent;
 }
 
 /* A message that is not allowed now is neither awaited nor unpacked. */
@@ -231,8 +232,14 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 	if (channel->over || channel->closing || channel->broken)
 		return 0;
 	error = sml_stream_write(&channel->stream, message);
+	if (error == -EPROTO) {
+		(void)flush(channel, SIZE_MAX);
+		channel->broken = error;
+		go_on_later(channel);
+		error = 0;
+	}
 	watch_socket(channel);
-	return error == -EPROTO ? 0 : error;
+	return error;
 }
 
 /*
