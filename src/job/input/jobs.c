@@ -315,7 +315,10 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL)
 		sml_job_join(jobs, peer, message->join);
 	else if (peer->applicant != NULL && gives_up(message))
-		sml_applicant_lost(jobs, peer, sml_peer_is_doubted(peer));
+		/* Leave is what it says when it gives a silent switch up. */
+		sml_applicant_lost(jobs, peer,
+				   message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE &&
+					   sml_peer_is_doubted(peer));
 	else if (peer->job != NULL)
 		sml_job_message(peer, message);
 }
