@@ -166,18 +166,30 @@ WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 	assert_false(world.peers[3].ended || world.peers[4].ended);
 }
 
-WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
+/* A rank that gives it up then closes its connection, or says first that it leaves. */
+static void come_back(void (*give_up)(unsigned))
 {
-	uint32_t number;
 	unsigned n_said;
+	uint32_t number;
 
 	be_leaf(1, &number);
 	n_said = world.peers[0].n_said;
-	jobs_pause(2 * SML_SECOND_NS);
-	jobs_hang_up(1);
+	jobs_pause(6 * SML_SECOND_NS);
+	give_up(1);
 	assert_int_equal(world.peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
-	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 2000);
+	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 6000);
 	assert_non_null(tree_end(0, number));
+	assert_int_equal(world.jobs.leaf.up.ranks.n, 0);
+}
+
+WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
+{
+	come_back(jobs_hang_up);
+}
+
+WORLD_TEST(a_leaf_that_did_not_run_relays_no_leave)
+{
+	come_back(jobs_leave);
 }
 
 WORLD_TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)
