@@ -34,10 +34,14 @@ def free_port():
 def _trace_of(error):
     """From the test's function on. Values say why an assertion failed."""
     is_failure = isinstance(error, AssertionError)
-    found = traceback.TracebackException(
-        type(error), error, error.__traceback__.tb_next, capture_locals=is_failure
-    )
-    return "".join(f"{line[:500]}\n" for line in "".join(found.format()).splitlines())
+    try:
+        found = traceback.TracebackException(
+            type(error), error, error.__traceback__.tb_next, capture_locals=is_failure
+        )
+        lines = "".join(found.format()).splitlines()
+    except Exception:  # a value that cannot be shown
+        return "".join(traceback.format_exception(error))
+    return "".join(f"{line[:500]}\n" for line in lines)
 
 
 def _serve(pipe, rank, n, settings, network, environment):
@@ -134,19 +138,29 @@ class Ranks:
 
     def outcomes(self, only=None, timeout=200):
         """What the calls came to: results, and RankErrors in place of those that raised."""
-        found = []
+        found, lost = [], None
         for rank in range(self.n) if only is None else only:
-            what, value = self._take(rank, timeout)
+            try:
+                what, value = self._take(rank, timeout)
+            except (TimeoutError, RankLostError) as error:
+                # What the others have said is not the answer to the next call.
+                lost = lost or error
+                timeout = 1 if isinstance(error, TimeoutError) else timeout  # they had as long
+                continue
             found.append(RankError(*value) if what == "error" else value)
+        if lost:
+            raise lost
         return found
 
     def call(self, function, *each, only=None, timeout=200):
-        """Results of the ranks; the first error is raised."""
+        """Results of the ranks, or one AssertionError with all errors of theirs."""
         self.start(function, *each, only=only)
         found = self.outcomes(only, timeout)
-        for outcome in found:
-            if isinstance(outcome, RankError):
-                raise AssertionError(f"{outcome.kind}: {outcome}\n{outcome.trace}")
+        errors = [outcome for outcome in found if isinstance(outcome, RankError)]
+        # A rank that fails leaves the others waiting: what they say is what it cost.
+        errors.sort(key=lambda error: error.kind != "AssertionError")
+        if errors:
+            raise AssertionError("\n".join(f"{e.kind}: {e}\n{e.trace}" for e in errors))
         return found
 
     def expect(self, kind, *texts, only=None, timeout=200):
