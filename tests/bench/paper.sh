@@ -47,8 +47,9 @@ for name, run in kept.items():
     assert run["about"]["stamp"] in drawn and run["about"]["commit"] in drawn, name
 
 slots = kept["slots"]["data"]
-for row in kept["rate"]["data"]["rows"]:
-    assert row["seconds"]["q1"] <= row["seconds"]["median"] <= row["seconds"]["q3"], row
+# Where Gloo or Open MPI is missing, so are their rows' numbers.
+measured = [row["seconds"] for row in kept["rate"]["data"]["rows"] if "seconds" in row]
+assert measured and all(it["q1"] <= it["median"] <= it["q3"] for it in measured), measured
 # More slots never make the simulated job slower, and no job is faster than its line.
 for world in slots["simulated"]:
     speeds = [row["bit_per_s"] for row in world["rows"]]
