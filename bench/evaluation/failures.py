@@ -91,7 +91,7 @@ def run(lab):
 def facts(data):
     yield (f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, {data['calls']} calls (half of them under faults) of "
            f"{data['bytes'] / 1000:g} kB, every result checked.\n")
-    table = Table("", "a call, median, ms", "longest call, median of the runs, s", "longest of all, s", "all calls, s",
+    table = Table("what fails", "a call, median, ms", "longest call, median of the runs, s", "longest of all, s", "all calls, s",
                   what="longest call, s (median, quartiles of the runs)")
     for name, runs in data["rows"].items():
         longest, total, call = ([one[what] for one in runs] for what in ("longest_call_s", "seconds", "call"))

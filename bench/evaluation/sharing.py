@@ -127,15 +127,16 @@ def jain(shares):
 
 def facts(data):
     yield f"{data['workers']} workers, {data['rate_mbit']} Mbit/s, calls of {data['bytes'] / 1e6:g} MB.\n"
-    speed = "Mbit/s of elements (median, quartiles)"
-    table = Table("", "Mbit/s of each job", "Jain's index", align="|---|---|", what=speed, digits=1)
+    table = Table("jobs on one switch", "Mbit/s of each job", "Jain's index", align="|---|---|",
+                  what="Mbit/s of elements (median, quartiles)", digits=1)
     for name, runs in data["jobs"].items():
         shares = [quartiles(values) for values in zip(*[one["mbit"] for one in runs])]
         even = "-" if len(shares) == 1 or "bursty" in name else between(quartiles([jain(one["mbit"]) for one in runs]), 3)
         table.add(name, Cell(", ".join(f"{mbit:.1f}" for _, mbit, _ in shares), shares), even)
     yield table
     yield ""
-    table = Table("TCP beside the job", "ours, Mbit/s", "TCP, Mbit/s", "ours / TCP", what=speed, digits=1)
+    table = Table("TCP beside the job", "ours, Mbit/s", "TCP, Mbit/s", "ours / TCP",
+                  what="Mbit/s of the job's elements, or of TCP's stream (median, quartiles)", digits=1)
     for name, runs in data["tcp"].items():
         ours, tcp = ([one[what] for one in runs] for what in ("mbit", "tcp_mbit"))
         table.add(name, *(Cell(f"{median(mbit):.1f}", (quartiles(mbit),)) for mbit in (ours, tcp)),
