@@ -2,6 +2,7 @@
 """The package as pip installs it, away from the source tree."""
 
 import ctypes
+import inspect
 import os
 import re
 import shutil
@@ -117,6 +118,19 @@ def test_everything_public_is_described():
     for name in switchml.__all__:
         public = getattr(switchml, name)
         assert get_origin(public) or public.__doc__, name  # aliases of types have no texts
+
+
+@pytest.mark.parametrize(
+    ("name", "returned"), [("allreduce", "Any"), ("broadcast", "A"), ("barrier", "None")]
+)
+def test_errors_and_help_show_the_function_that_is_called(name, returned):
+    """It begins another one, and waits for it."""
+    job = object.__new__(switchml.Job)
+    for called in (name, f"{name}_async"):
+        with pytest.raises(TypeError, match=rf"^Job\.{called}\(\) takes .* 9 were given"):
+            getattr(job, called)(*range(8))
+    for called in (getattr(switchml.Job, name), getattr(switchml, name)):
+        assert inspect.signature(called).return_annotation == returned
 
 
 def test_the_types_of_options_have_all_values_and_no_others():

@@ -14,7 +14,7 @@ import errno
 import functools
 import math
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _library as c
 from ._library import lib
@@ -23,6 +23,8 @@ from .errors import ClosedError, make
 
 if TYPE_CHECKING:
     from .job import Job
+
+T = TypeVar("T")
 
 _POINTER_BYTES = ctypes.sizeof(ctypes.c_void_p)
 _SLICE_MS = math.ceil(1000 * SLICE_S)
@@ -34,7 +36,7 @@ def _pointers(n: int) -> Any:
     return ctypes.c_void_p * n
 
 
-class Request:
+class Request(Generic[T]):
     """A collective under way. Do not change or read its arrays before it is done."""
 
     def __init__(self, job: Job, keep: Any, result: Any, n_calls: int = 1) -> None:
@@ -106,7 +108,7 @@ class Request:
             raise self._error
         return done
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def wait(self, timeout: float | None = None) -> T:
         """Wait for the end and return the result.
 
         timeout is in seconds. When it passes, TimeoutError is raised, but the call continues, and

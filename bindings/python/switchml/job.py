@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from . import _library as c
 from ._buffer import Array, Buffer, buffer_of, empty_like
@@ -32,26 +32,33 @@ from ._untraced import untraced
 from ._wait import interruptible
 from .errors import ClosedError, brief
 
+A = TypeVar("A", bound=Array)
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _awaited(begin: Callable[Concatenate[Any, P], Request]) -> Callable[Concatenate[Any, P], Any]:
+def _awaited(begin: Callable[Concatenate[Any, P], Request[T]]) -> Callable[Concatenate[Any, P], T]:
     """The method that begins a call, and waits for its result. No other thread can wait for it: an
     interrupt ends the job."""
     name = begin.__name__
+    shown, shown_name = inspect.signature(begin), name.removesuffix("_async")
+    returned = shown.return_annotation.removeprefix("Request[").removesuffix("]")
 
     @brief
-    def call(self: Job, *arguments: P.args, **named: P.kwargs) -> Any:
+    def call(self: Job, *arguments: P.args, **named: P.kwargs) -> T:
         try:
             # By its name: untraced() may have replaced it.
             return getattr(self, name)(*arguments, **named).wait()
+        except TypeError as error:
+            # Where arguments do not fit, Python names the method that begins the call.
+            error.args = (str(error).replace(f"{name}()", f"{shown_name}()"),)
+            raise
         except KeyboardInterrupt:
             self.abort("interrupted (KeyboardInterrupt)")
             raise
 
     call.__doc__ = begin.__doc__
-    shown = inspect.signature(begin).replace(return_annotation="Any")
-    return signed(call, name.removesuffix("_async"), shown)
+    return signed(call, shown_name, shown.replace(return_annotation=returned))
 
 
 def signed(function: Any, name: str, signature: inspect.Signature) -> Any:
@@ -230,7 +237,7 @@ class Job:
         op: Op = "sum",
         wire: Wire | None = None,
         residual: Array | None = None,
-    ) -> Request:
+    ) -> Request[Any]:
         """Combine the arrays of all ranks, element by element. All ranks get the same bits.
 
         Args:
@@ -271,7 +278,7 @@ class Job:
         op: Op = "sum",
         wire: Wire | None = None,
         residual: Array | None = None,
-    ) -> Request:
+    ) -> Request[Any]:
         """Combine the arrays of all ranks, as allreduce() does, for one of them.
 
         Rank `root` gets the result in `out`, and returns it. Other ranks return None, and do not
@@ -283,7 +290,7 @@ class Job:
 
     reduce = _awaited(reduce_async)
 
-    def broadcast_async(self, array: Array, root: int = 0) -> Request:
+    def broadcast_async(self, array: A, root: int = 0) -> Request[A]:
         """Copy root's elements into the arrays of all other ranks, and return `array`.
 
         `array` may have any type of fixed size and any shape; both must be the same on all ranks.
@@ -298,7 +305,7 @@ class Job:
 
     broadcast = _awaited(broadcast_async)
 
-    def allgather_async(self, array: Array, out: Array | None = None) -> Request:
+    def allgather_async(self, array: Array, out: Array | None = None) -> Request[Any]:
         """Collect the arrays of all ranks: row r of the result is rank r's array.
 
         `array` has the same type (any of fixed size) and shape on all ranks. `out` has
@@ -328,7 +335,7 @@ class Job:
         op: Op = "sum",
         wire: Wire | None = None,
         residual: Array | None = None,
-    ) -> Request:
+    ) -> Request[Any]:
         """Combine the arrays of all ranks, and keep this rank's part of the result.
 
         Rank r gets part r of `world_size` equal parts along the first dimension. Everything else
@@ -352,7 +359,7 @@ class Job:
 
     reduce_scatter = _awaited(reduce_scatter_async)
 
-    def barrier_async(self) -> Request:
+    def barrier_async(self) -> Request[None]:
         """Return when all ranks have called it. Raises the same errors as allreduce()."""
         return self._submit("sml_barrier", (), (), None)
 
