@@ -234,11 +234,14 @@ def set_timeout(seconds, group=None):
 @each_rank_of("groups")
 def test_a_timeout_may_become_shorter_and_longer(rank):
     group = dist.new_group(list(range(N)), timeout=timedelta(seconds=100))
+    backend = group._get_backend(torch.device("cpu"))
     set_timeout(50, group)
-    options = group._get_backend(torch.device("cpu")).options
-    assert (options.backend, options._timeout) == ("switchml", timedelta(seconds=50))
+    assert backend.options.backend == "switchml"
+    assert backend.options._timeout == timedelta(seconds=50)
     set_timeout(101, group)
-    assert group._get_backend(torch.device("cpu")).options._timeout == timedelta(seconds=101)
+    assert backend.options._timeout == timedelta(seconds=101)
+    backend.set_timeout(timeout=timedelta(seconds=102))
+    assert backend.options._timeout == timedelta(seconds=102)
     dist.all_reduce(torch.ones(1), group=group)
 
 
@@ -280,7 +283,8 @@ def test_a_monitored_barrier_without_time_does_not_wait(rank):
     if rank == 0:
         with pytest.raises(RuntimeError) as error:
             dist.monitored_barrier(timeout=timedelta(0))
-        assert not isinstance(error.value, errors.TimedOutError)
+        kind = type(error.value).__name__
+        assert kind in ("RuntimeError", "MismatchError", "DistBackendError")
 
 
 @each_rank_of("groups")
@@ -302,6 +306,9 @@ def test_abort_hooks_are_called_once_when_a_group_fails(rank, how):
     group.register_abort_hook(2, lambda: called.append("second"))
     group.register_abort_hook(3, lambda: 1 / 0)
     group.unregister_abort_hook(2)
+    backend = group._get_backend(torch.device("cpu"))
+    backend.registerAbortHook(hook_id=4, hook=lambda: called.append("fourth"))
+    backend.unregisterAbortHook(hook_id=4)
     dist.all_reduce(torch.ones(1), group=group)
     assert not called
     dist.barrier()  # of the default group: the others' call has ended, too

@@ -137,8 +137,8 @@ class Gateway(_Backend):
 
 
 def _of_the_group(name: str) -> Callable[..., Any]:
-    def call(self: Gateway, *arguments: Any) -> Any:
-        return getattr(self.group, name)(*arguments)
+    def call(self: Gateway, *arguments: Any, **named: Any) -> Any:
+        return getattr(self.group, name)(*arguments, **named)
 
     return call
 
