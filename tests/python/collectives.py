@@ -11,6 +11,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from gloo_calls import BEFORE_2_13
+
 
 def at_root(value):
     return value if dist.get_rank() == 1 else None
@@ -108,6 +110,12 @@ def objects(tensor, parts, whole):
     return [torch.tensor(found)]
 
 
+def object_list(tensor, parts, whole):
+    found = [at_root(tensor.tolist())]
+    dist.broadcast_object_list(found, 1)
+    return [torch.tensor(found[0])]
+
+
 CALLS = {
     "all_reduce": in_place(dist.all_reduce),
     "all_reduce_async": in_place(lambda t: dist.all_reduce(t, async_op=True).wait()),
@@ -132,6 +140,9 @@ CALLS = {
     "send": in_place(send),
     "batch": batch,
     "objects": objects,
+    "object_list": object_list,
     "barrier": in_place(lambda t: dist.barrier()),
     "monitored_barrier": in_place(lambda t: dist.monitored_barrier(timeout=timedelta(seconds=60))),
 }
+if BEFORE_2_13:  # whose Gloo has none
+    del CALLS["all_to_all"]
