@@ -21,8 +21,12 @@ LONG = (1000, 1100)
     contiguous=st.booleans(),
 )
 @example(shape=LONG, dtype=torch.float32, contiguous=True)
+@example(shape=LONG, dtype=torch.float32, contiguous=False)
+@example(shape=LONG, dtype=torch.bool, contiguous=True)
 @example(shape=LONG, dtype=torch.bool, contiguous=False)
 @example(shape=LONG, dtype=torch.int16, contiguous=True)
+@example(shape=LONG, dtype=torch.int16, contiguous=False)
+@example(shape=LONG, dtype=torch.complex64, contiguous=True)
 @example(shape=LONG, dtype=torch.complex64, contiguous=False)
 def test_lists_bring_every_type_whole(groups, shape, dtype, contiguous):
     inputs = [torch.full(shape, r + 1).to(dtype) for r in range(N)]

@@ -163,7 +163,8 @@ def test_expanded_outputs_get_their_results(rank, mode):
                 small = torch.arange(count).view(shape) + rank
                 expected = CALLS[name](small.expand(3, 2, 4).clone(), None, None)
                 result = CALLS[name](small.expand(3, 2, 4), None, None)
-                assert all(map(torch.equal, result, expected)), (name, shape)
+                pairs = zip(result, expected, strict=True)
+                assert all(torch.equal(*pair) for pair in pairs), (name, shape)
         out, mine = torch.zeros(1).expand(N), torch.ones(1)
         dist.all_gather_into_tensor(out, mine)
         assert out.tolist() == [1.0] * N
