@@ -197,25 +197,12 @@ static int make_call(struct sml_context *context, struct sml_order *order, int r
 	return error || !waits ? error : sml_wait(&awaited, 1, -1, NULL);
 }
 
-int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
-		  enum sml_type type, enum sml_op op, const struct sml_options *options,
-		  struct sml_request **request)
+/* One that combines elements. */
+static int combine(struct sml_context *context, enum sml_collective collective, const void *send,
+		   void *recv, size_t count, enum sml_type type, enum sml_op op, int root,
+		   const struct sml_options *options, struct sml_request **request)
 {
-	struct sml_order order = {.spec = {.collective = SML_ALLREDUCE,
-					   .type = type,
-					   .op = op,
-					   .count = count,
-					   .send = send,
-					   .recv = recv}};
-
-	return make_call(context, &order, 0, options, request);
-}
-
-int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
-	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options,
-	       struct sml_request **request)
-{
-	struct sml_order order = {.spec = {.collective = SML_REDUCE,
+	struct sml_order order = {.spec = {.collective = collective,
 					   .type = type,
 					   .op = op,
 					   .count = count,
@@ -223,6 +210,20 @@ int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t
 					   .recv = recv}};
 
 	return make_call(context, &order, root, options, request);
+}
+
+int sml_allreduce(struct sml_context *context, const void *send, void *recv, size_t count,
+		  enum sml_type type, enum sml_op op, const struct sml_options *options,
+		  struct sml_request **request)
+{
+	return combine(context, SML_ALLREDUCE, send, recv, count, type, op, 0, options, request);
+}
+
+int sml_reduce(struct sml_context *context, const void *send, void *recv, size_t count,
+	       enum sml_type type, enum sml_op op, int root, const struct sml_options *options,
+	       struct sml_request **request)
+{
+	return combine(context, SML_REDUCE, send, recv, count, type, op, root, options, request);
 }
 
 int sml_broadcast(struct sml_context *context, void *data, size_t count, enum sml_type type,
@@ -254,14 +255,8 @@ int sml_reduce_scatter(struct sml_context *context, const void *send, void *recv
 		       enum sml_type type, enum sml_op op, const struct sml_options *options,
 		       struct sml_request **request)
 {
-	struct sml_order order = {.spec = {.collective = SML_REDUCE_SCATTER,
-					   .type = type,
-					   .op = op,
-					   .count = count,
-					   .send = send,
-					   .recv = recv}};
-
-	return make_call(context, &order, 0, options, request);
+	return combine(context, SML_REDUCE_SCATTER, send, recv, count, type, op, 0, options,
+		       request);
 }
 
 int sml_barrier(struct sml_context *context, const struct sml_options *options,
