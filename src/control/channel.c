@@ -55,6 +55,13 @@ static void go_on_later(struct sml_channel *channel)
 	sml_watch_at(channel->watch, 0);
 }
 
+/* Nothing can be written any more: the next turn reads what has come, and finds the end. */
+static void break_off(struct sml_channel *channel, int error)
+{
+	channel->broken = error;
+	go_on_later(channel);
+}
+
 /* Read, unless received messages must be taken first, and write what waits for that. */
 static void watch_socket(struct sml_channel *channel)
 {
@@ -64,10 +71,8 @@ static void watch_socket(struct sml_channel *channel)
 	if (evbuffer_get_length(channel->stream.wire_out) > 0 && !channel->broken)
 		what |= SML_WATCH_WRITE;
 	error = sml_watch_set(channel->watch, what);
-	if (error && !channel->broken) {
-		channel->broken = error;
-		go_on_later(channel);
-	}
+	if (error && !channel->broken)
+		break_off(channel, error);
 }
 
 /* Returns false. The owner may have closed the channel. */
@@ -113,7 +118,10 @@ static void write_some(struct sml_channel *channel)
 
 /* ---- in ---- */
 
-/* What waits for a handshake does not count: the peer must be heard to end that. */
+/*
+ * What waits for a handshake does not count: the peer must be heard to end that. Where nothing can
+ * be written, nothing is waited for.
+ */
 static bool peer_listens(const struct sml_channel *channel)
 {
 	return channel->broken ||
@@ -234,8 +242,7 @@ int sml_channel_send(struct sml_channel *channel, const SmlControl__Envelope *me
 	error = sml_stream_write(&channel->stream, message);
 	if (error == -EPROTO) {
 		(void)flush(channel, SIZE_MAX);
-		channel->broken = error;
-		go_on_later(channel);
+		break_off(channel, error);
 		error = 0;
 	}
 	watch_socket(channel);

@@ -68,7 +68,7 @@ struct sml_channel {
 int sml_channel_open(struct sml_channel *channel, struct sml_loop *loop, int fd,
 		     struct sml_tls *tls, const char *peer, const struct sml_channel_owner *owner);
 
-/* Does what is to be done now. Returns false if the connection is over, and may be closed. */
+/* Reads, writes and takes messages, as far as one turn goes. Returns false after the end. */
 bool sml_channel_serve(struct sml_channel *channel, unsigned what);
 
 /*
