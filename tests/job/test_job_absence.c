@@ -159,13 +159,7 @@ WORLD_TEST(a_paused_rank_0_blames_itself)
 /* The root was paused, and so was the leaf, which goes on first and says that a rank has gone. */
 JOBS_TEST(a_paused_root_does_not_believe_a_leaf_that_a_rank_has_died)
 {
-	tree_attach(0, 4096);
-	tree_relay_join(0, 70, 0, 2);
-	jobs_join(1, jobs_join_message("tree", 1, 2));
-	tree_relay_ready(0, 70);
-	jobs_ready(1);
-	tree_leaf_ready(0, 352);
-	assert_non_null(jobs_received(1, SML_CONTROL__ENVELOPE__BODY_START));
+	tree_run_two(0, 1);
 	jobs_wait(SML_SECOND_NS);
 	jobs_pause(LONG_NS);
 	tree_relay_end(0, 70, false);

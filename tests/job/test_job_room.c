@@ -139,12 +139,7 @@ JOBS_TEST(a_leaf_with_ranks_stays)
 JOBS_TEST(a_leaf_stays_while_a_job_that_has_begun_has_slots_there)
 {
 	world.jobs.config.max_members = 2;
-	tree_attach(10, 4096);
-	tree_relay_join(10, 70, 0, 2);
-	jobs_join(0, jobs_join_message("tree", 1, 2));
-	tree_relay_ready(10, 70);
-	jobs_ready(0);
-	tree_leaf_ready(10, 352);
+	tree_run_two(10, 0);
 	tree_relay_empty(10, 70, SML_CONTROL__ENVELOPE__BODY_LEAVE);
 	tree_relay_end(10, 70, false);
 	jobs_join(1, jobs_join_message("new", 0, 2));

@@ -129,6 +129,17 @@ void tree_leaf_ready(unsigned leaf, uint32_t lanes)
 	jobs_say(leaf, message_ready(lanes, false, job->job));
 }
 
+void tree_run_two(unsigned leaf, unsigned peer)
+{
+	tree_attach(leaf, 4096);
+	tree_relay_join(leaf, 70, 0, 2);
+	jobs_join(peer, jobs_join_message("tree", 1, 2));
+	tree_relay_ready(leaf, 70);
+	jobs_ready(peer);
+	tree_leaf_ready(leaf, 352);
+	assert_non_null(jobs_received(peer, SML_CONTROL__ENVELOPE__BODY_START));
+}
+
 const SmlControl__Admitted *tree_leaf_job(unsigned leaf)
 {
 	return jobs_received(leaf, SML_CONTROL__ENVELOPE__BODY_ADMITTED)->admitted;

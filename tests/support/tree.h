@@ -29,6 +29,8 @@ void tree_relay(unsigned leaf, uint32_t number, const SmlControl__Envelope *mess
 void tree_relay_empty(unsigned leaf, uint32_t number, SmlControl__Envelope__BodyCase body);
 void tree_relay_join(unsigned leaf, uint32_t number, uint32_t rank, uint32_t world_size);
 void tree_relay_ready(unsigned leaf, uint32_t number);
+/* A job of two runs: rank 0 is number 70 behind this new leaf, and rank 1 is this peer. */
+void tree_run_two(unsigned leaf, unsigned peer);
 /* The rank's connection to the leaf has ended. */
 void tree_relay_end(unsigned leaf, uint32_t number, bool leaf_died);
 
