@@ -51,7 +51,7 @@ void sml_double_to_limbs(const void *elements, size_t count, int32_t exponent, u
 void sml_double_from_limbs(const void *lanes, size_t stride, size_t count, int32_t exponent,
 			   unsigned n_ranks, unsigned divisor, void *elements);
 
-/* The same as sml_quantize_int32() and the others, for doubles. */
+/* As sml_quantize() and sml_dequantize(), for doubles. */
 void sml_double_quantize_int32(const void *elements, size_t count, int32_t exponent,
 			       unsigned n_ranks, void *lanes);
 void sml_double_quantize_int16(const void *elements, size_t count, int32_t exponent,

@@ -35,7 +35,7 @@ unsigned doctor_problems(const struct doctor *doctor);
 /* host.c: this machine. */
 void doctor_check_host(struct doctor *doctor);
 
-/* switch.c: the path to each switch of a list; NULL: none. */
+/* switch.c: the path to each switch of a list, which may be NULL. */
 void doctor_check_switches(struct doctor *doctor, const char *list);
 
 #endif

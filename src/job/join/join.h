@@ -164,7 +164,7 @@ void sml_applicants_stop(struct sml_jobs *jobs);
 /* The time at which the switch decides without the ranks that have not come. */
 uint64_t sml_applicant_decides_at(const struct sml_applicant *applicant);
 
-/* The first of that job's ranks that asks; NULL: none does. */
+/* The applicant that came first, of those from that job; NULL if there is none. */
 struct sml_applicant *sml_applicants_first(const struct sml_jobs *jobs, uint64_t tag);
 
 /* Returns the applicant that was this rank, or NULL if that rank has not asked. */

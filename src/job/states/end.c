@@ -49,9 +49,10 @@ static bool follows(const struct sml_job *job, uint64_t tag)
 /* Does the job with this tag have its place still, or the next one, which has not begun? */
 static bool is_held(const struct sml_jobs *jobs, uint64_t tag)
 {
+	if (tag == 0)
+		return false;
 	for (const struct sml_job *job = NULL; (job = sml_jobs_next(jobs, job)) != NULL;)
-		if (tag != 0 &&
-		    (job->state < SML_JOB_RUNNING ? follows(job, tag) : job->report_tag == tag))
+		if (job->state < SML_JOB_RUNNING ? follows(job, tag) : job->report_tag == tag)
 			return true;
 	return false;
 }

@@ -45,7 +45,10 @@ struct sml_daemon {
 
 /* ---- the control thread ---- */
 
-/* A dataplane of so many bytes. open_parts() returns 0, or an error with a text. */
+/*
+ * Allocates a dataplane, whose structure has this many bytes, and opens it. open_parts() returns 0,
+ * or a negative error, whose text it has set; then free_all() follows.
+ */
 int sml_daemon_open(struct sml_dataplane **opened, const struct sml_dataplane_config *config,
 		    size_t bytes, int (*open_parts)(struct sml_dataplane *dataplane),
 		    void (*free_all)(struct sml_dataplane *dataplane));
@@ -101,7 +104,7 @@ struct sml_daemon_service {
 	/* All others. */
 	void (*take)(struct sml_dataplane *dataplane, struct sml_daemon_job *job,
 		     struct sml_header *header, uint32_t length, struct msghdr *message);
-	/* Some packets have been taken; NULL: nothing is to be done then. */
+	/* Called after each batch of packets. May be NULL. */
 	void (*end_batch)(struct sml_dataplane *dataplane);
 	/* Every so often, also while packets come, and without the mutex; NULL, and -1: never. */
 	void (*check)(struct sml_dataplane *dataplane);
