@@ -38,12 +38,7 @@ expect_json() {
 	fi
 }
 
-# A port without a listener as long as Python sleeps: bound, without listen().
-python3 -c 'import socket, time
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' \
-	>"$work/nobody" &
-await test -s "$work/nobody"
-nobody=127.0.0.1:$(cat "$work/nobody")
+nobody=127.0.0.1:$(free_port)
 
 # ---- one exit status for all wrong command lines ----
 expect "no command" 2 "$switchml"
@@ -175,13 +170,12 @@ for command in doctor status; do
 done
 expect "doctor" 0 "$switchml" doctor --switch "$one"
 grep -q '^ok *data port' "$work/out" || fail "doctor: the data port is not ok"
-python3 -c 'import socket
-s = socket.socket(type=socket.SOCK_DGRAM); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' >"$work/port"
-local_switch "$work/three" --data-port "$(cat "$work/port")"
+port=$(free_port)
+local_switch "$work/three" --data-port "$port"
 expect "doctor, another data port" 0 "$switchml" doctor --switch "$address"
-grep -q "^ok *data port.*$(cat "$work/port")" "$work/out" || fail "doctor: the other data port is not ok"
+grep -q "^ok *data port.*$port" "$work/out" || fail "doctor: the other data port is not ok"
 expect "status" 0 "$switchml" status --json --switch "$address"
-expect_json "status has the data port" "all[0]['data_port'] == $(cat "$work/port")"
+expect_json "status has the data port" "all[0]['data_port'] == $port"
 
 # A switch whose release is called alike, and whose protocol is another one: bytes of Envelope.status.
 cat >"$work/other" <<'PYTHON'
@@ -240,8 +234,7 @@ for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&- 2>&-'; do
 done
 
 # A switch serves without them, and none of its sockets has their numbers.
-port=$(python3 -c 'import socket
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 "$switchml" switch --listen "127.0.0.1:$port" 0<&- 1>&- 2>&- &
 silent=$!
 answers() {

@@ -27,7 +27,6 @@ grep -q ' job "decided #[2-9]" follows job "decided.*" (change [1-9].*): 3 ranks
 SWITCHML_SHARED_MEMORY=1 survive decided-shared
 switch_decides=
 unset SWITCHML_SWITCH
-# Rank 0's port: that of a socket which has just been closed.
-SWITCHML_MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT
 survive alone

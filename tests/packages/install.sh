@@ -7,6 +7,8 @@
 #
 #	tests/packages/install.sh
 root=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=tests/support/await.sh
+. "$root/tests/support/await.sh"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$root" || exit 1
@@ -77,8 +79,7 @@ compile=$(line_of docs/c.md 'cc ') && ranks=$(line_of docs/c.md 'RANK=1 ') || ex
 cat >"$work/use" <<END
 cd '$root' && cd "\$1" && ln -sf '$root/examples' . && $compile && ($ranks; wait)
 END
-SWITCHML_MASTER_PORT=$(python3 -c 'import socket
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT SWITCHML_TIMEOUT=60
 mkdir "$work/elsewhere"
 bash -c "$settings

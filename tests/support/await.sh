@@ -106,6 +106,28 @@ stands_still() {
 	[ "$(awk '$1 == "State:" { print $2 }' "/proc/$1/task"/*/status | sort -u)" = T ]
 }
 
+# An address whose server may go and return: nobody else takes it. The host is this process's
+# own, and the system gives no one such a port unasked.
+steady_address() {
+	echo "127.$((64 + ($$ >> 16 & 63))).$(($$ >> 8 & 255)).$(($$ & 255)):$((21000 + $$ % 1000))"
+}
+
+# A TCP port of 127.0.0.1 for a server of this test, and for nobody else until the test ends: a process holds it so
+# that the server gets it, and no socket that asks for any port.
+free_port() {
+	python3 - $$ <<-'END'
+		import os, select, socket, sys
+		tcp = socket.socket()
+		tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+		tcp.bind(("127.0.0.1", 0))
+		print(tcp.getsockname()[1], flush=True)
+		if not os.fork():
+		    for fd in range(3):  # or who reads the output would wait for its end
+		        os.close(fd)
+		    select.select([os.pidfd_open(int(sys.argv[1]))], [], [])
+	END
+}
+
 # Output, options: start a switch on this host, and wait until it listens; sets $switch, its process, and $address.
 # $under: a command that runs it.
 local_switch() {
