@@ -308,19 +308,22 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 {
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
 		peer->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, message->join);
-	if (sml_jobs_is_leaf(jobs))
-		sml_leaf_message(jobs, peer, message);
-	else if (peer->survived != 0)
+	if (peer->survived != 0) {
 		take_survivors(jobs, peer, message);
-	else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL)
+	} else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE &&
+		   sml_peer_is_doubted(peer) && !sml_peer_runs(peer)) {
+		/* It gives up this switch, which did not run: it closes, and reads no answer. */
+		sml_rank_lost(jobs, peer, "it left", false);
+		sml_peer_end(jobs, peer);
+	} else if (sml_jobs_is_leaf(jobs)) {
+		sml_leaf_message(jobs, peer, message);
+	} else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN && peer->job == NULL) {
 		sml_job_join(jobs, peer, message->join);
-	else if (peer->applicant != NULL && gives_up(message))
-		/* Leave is what it says when it gives a silent switch up. */
-		sml_applicant_lost(jobs, peer,
-				   message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE &&
-					   sml_peer_is_doubted(peer));
-	else if (peer->job != NULL)
+	} else if (peer->applicant != NULL && gives_up(message)) {
+		sml_applicant_lost(jobs, peer, false);
+	} else if (peer->job != NULL) {
 		sml_job_message(peer, message);
+	}
 }
 
 static void take_message(struct sml_jobs *jobs, struct sml_peer *peer,
@@ -411,14 +414,8 @@ void sml_jobs_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why
 		sml_leaf_parent_lost(jobs, why);
 	else if (peer->branch != NULL)
 		sml_branch_lost(peer->branch, why);
-	else if (peer->proxied != NULL)
-		sml_proxied_lost(jobs, peer, why, false);
-	else if (peer->job != NULL)
-		sml_job_lost(peer, why, false);
-	else if (peer->applicant != NULL)
-		sml_applicant_lost(jobs, peer, sml_peer_is_doubted(peer));
-	else if (peer->survived != 0)
-		sml_decide_without(jobs, peer);
+	else
+		sml_rank_lost(jobs, peer, why, false);
 	sweep(jobs);
 	sml_assert(!sml_peer_is_member(peer));
 }

@@ -175,14 +175,11 @@ static void note_left(struct sml_job *job, uint16_t rank)
 static void leave_before_start(struct sml_job *job, uint16_t rank)
 {
 	struct sml_member *member = &job->members.of[rank];
-	/* It may have given up this switch, which did not run, and is not blamed for that. */
-	uint64_t missed_ns = member->peer->missed_ns;
 	SmlControl__Left left = SML_CONTROL__LEFT__INIT;
 
 	if (sml_job_gathers(job)) {
 		let_leave(job, rank, &left);
-		if (missed_ns == 0)
-			note_left(job, rank);
+		note_left(job, rank);
 		/* Ranks that resume have found each other elsewhere. */
 		sml_job_forget_member(job, rank, job->resume.runs ? NULL : "it left");
 		return;
@@ -191,10 +188,6 @@ static void leave_before_start(struct sml_job *job, uint16_t rank)
 	if (job->resume.runs) {
 		let_leave(job, rank, &left);
 		give_up_resuming_without(job, rank, "it left");
-		return;
-	}
-	if (missed_ns != 0) {
-		sml_job_given_up(job, rank, missed_ns, "it left");
 		return;
 	}
 	/* The job's failure reaches it, too: the others' next membership does not wait for it. */

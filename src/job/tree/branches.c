@@ -143,12 +143,9 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
 
 /* ---- messages of ranks behind it ---- */
 
-static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
+void sml_rank_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died)
 {
-	struct sml_peer *peer = &remote->peer;
-	struct sml_jobs *jobs = peer->via->jobs;
-
-	if (sml_jobs_is_leaf(jobs))
+	if (peer->proxied != NULL)
 		sml_proxied_lost(jobs, peer, why, leaf_died);
 	else if (peer->job != NULL && leaf_died && !sml_job_gathers(peer->job))
 		sml_job_disband(peer->job, why);
@@ -160,6 +157,11 @@ static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
 		sml_survivor_goes_on(jobs, peer);
 	else if (peer->survived != 0)
 		sml_decide_without(jobs, peer);
+}
+
+static void lose(struct sml_remote *remote, const char *why, bool leaf_died)
+{
+	sml_rank_lost(remote->peer.via->jobs, &remote->peer, why, leaf_died);
 	sml_remote_retire(remote);
 }
 

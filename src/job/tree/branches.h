@@ -30,6 +30,9 @@ void sml_branch_message(struct sml_jobs *jobs, struct sml_peer *peer, const SmlC
  */
 struct sml_remote *sml_branch_relay(struct sml_branch *branch, const SmlControl__Relay *in);
 
+/* A rank's connection has ended, here or at a leaf; or a leaf on its way has died. */
+void sml_rank_lost(struct sml_jobs *jobs, struct sml_peer *peer, const char *why, bool leaf_died);
+
 /* The rank has broken the protocol, so its connection ends. */
 void sml_remote_drop(struct sml_remote *remote, const char *why);
 

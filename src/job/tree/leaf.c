@@ -229,13 +229,6 @@ void sml_leaf_message(struct sml_jobs *jobs, struct sml_peer *peer,
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_READY && peer->job != NULL &&
 	    !sml_job_knows_path(peer->job, peer->rank, message->ready))
 		return;
-	/* Only this switch knows that it did not run, and why the rank gives it up. */
-	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE && sml_peer_is_doubted(peer) &&
-	    (peer->job == NULL || peer->job->state < SML_JOB_RUNNING)) {
-		sml_proxied_lost(jobs, peer, "it left", true);
-		sml_peer_end(jobs, peer);
-		return;
-	}
 	if (relay_up(jobs, proxied, message) == 0)
 		return;
 	sml_proxied_lost(jobs, peer, "no memory for a message", true);
