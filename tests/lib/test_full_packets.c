@@ -524,6 +524,89 @@ TEST(a_job_that_has_given_floats_up_says_so_wherever_it_resumes)
 	move_twice(serve_integers, lose_both_switches, false);
 }
 
+/* ---- a rank that was ready there, and not told that the job starts ---- */
+
+static char root[64];
+
+static int die(struct sml_dataplane *dataplane, uint32_t job)
+{
+	(void)dataplane;
+	(void)job;
+	return raise(SIGKILL);
+}
+
+/* With leaves, as no switch for one lane count. */
+static struct sml_switch *serve_int32_alone(char address[64])
+{
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
+
+	operations.only_int32 = adds_only_int32;
+	operations.rounds = operations.floats = false;
+	return serve_with(&operations, address);
+}
+
+/* Its parent has told its own ranks to start. */
+static struct sml_switch *serve_leaf_that_dies(char address[64])
+{
+	struct sml_dataplane_operations operations = sml_dataplane_udp;
+
+	operations.start_job = die;
+	return serve_leaf_with(&operations, root, address);
+}
+
+/* All ranks are refused the same wires. */
+static void reduce_by_each_wire(struct rank *rank)
+{
+	struct sml_options options = SML_OPTIONS_INIT;
+	int error;
+
+	CHECK(rank, sml_barrier(rank->context, NULL, NULL) == 0); /* at the next switch */
+	for (options.wire = SML_WIRE_DEFAULT; options.wire <= SML_WIRE_GRADIENT; options.wire++) {
+		float data[2000] = {1, 2, 3};
+
+		if (options.wire == SML_WIRE_INT64 || options.wire == SML_WIRE_INT8)
+			continue;
+		error = sml_allreduce(rank->context, data, data, 2000, SML_FLOAT32, SML_SUM,
+				      &options, NULL);
+		CHECK(rank, error == -EINVAL || (error == 0 && data[1] == 2 * (float)rank->n));
+		rank->hash = 2 * rank->hash + (error == 0);
+	}
+}
+
+/* Of so many of the last ranks, the paths go through a leaf of the first switch, or of the next. */
+static void begin_in_part(struct sml_switch *(*serve_first)(char address[64]), int n_behind,
+			  struct sml_switch *(*serve_next)(char address[64]), int n_behind_next)
+{
+	char leaf[64] = "", next[64], next_leaf[64] = "", lists[RANKS][130];
+	const char *const racks[RANKS] = {lists[0], lists[1], lists[2]};
+	pid_t pids[] = {serve_in_child(serve_first, root),
+			serve_in_child(serve_leaf_that_dies, leaf)};
+	struct sml_switch *opened = serve_next(next);
+	struct sml_switch *below = n_behind_next ? serve_leaf(next, next_leaf) : NULL;
+
+	for (int r = 0; r < RANKS; r++)
+		snprintf(lists[r], sizeof(lists[r]), "%s|%s", RANKS - r <= n_behind ? leaf : root,
+			 RANKS - r <= n_behind_next ? next_leaf : next);
+	run_job(&(struct job){
+		.n_ranks = RANKS, .switch_addresses = racks, .body = reduce_by_each_wire});
+	kill(pids[0], SIGKILL);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+	if (below)
+		stop_serving(below);
+	stop_serving(opened);
+}
+
+TEST(ranks_that_begin_where_others_go_on_make_their_calls_as_these)
+{
+	begin_in_part(serve_int32_alone, 1, serve_udp, 0);
+	begin_in_part(serve_without_rounding, 1, serve_udp, 0);
+	begin_in_part(serve_integers, 1, serve_udp, 0);
+	begin_in_part(serve_udp, 1, serve_integers, 0);
+	begin_in_part(serve_udp, 1, serve_udp, 2); /* to where parts of sums are rounded */
+	begin_in_part(serve_udp, 2, serve_udp, 0); /* and from there */
+}
+
 #define ROUNDED 5000
 
 /* Elements of each wire that is rounded, and where rank 0's sums go. */

@@ -195,7 +195,13 @@ static bool is_attached(struct sml_switch *leaf)
 
 struct sml_switch *serve_leaf(const char *parent, char address[64])
 {
-	struct sml_switch *leaf = serve(parent, 0, address, &sml_dataplane_udp);
+	return serve_leaf_with(&sml_dataplane_udp, parent, address);
+}
+
+struct sml_switch *serve_leaf_with(const struct sml_dataplane_operations *dataplane,
+				   const char *parent, char address[64])
+{
+	struct sml_switch *leaf = serve(parent, 0, address, dataplane);
 	uint64_t began = now_ms();
 
 	while (!is_attached(leaf)) {

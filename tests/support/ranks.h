@@ -75,6 +75,8 @@ struct sml_switch *serve_with(const struct sml_dataplane_operations *dataplane, 
 struct sml_switch *serve_integers(char address[64]);
 /* A leaf of that switch, which has accepted it. */
 struct sml_switch *serve_leaf(const char *parent, char address[64]);
+struct sml_switch *serve_leaf_with(const struct sml_dataplane_operations *dataplane,
+				   const char *parent, char address[64]);
 /* Two of any lanes, as two stripes: their list. */
 void serve_two(char addresses[2][64], char list[130]);
 /* It ends already now. */

@@ -9,6 +9,7 @@
  * Once this rank has said Ready, the switch may have started the job for some of the others before
  * it died. Those resume it (failover.c). So this rank says in its next Join which job it was ready
  * for: it has nothing of it, and goes on with them, or begins anew if no rank was told to start.
+ * They keep to the rules of the switch that told them, and so does this rank (data_path.c).
  *
  * The invariant: a new try has nothing of the last one but that; except that the others know which
  * ranks of this host share memory at several switches: a switch that is lost after that, and before

@@ -146,6 +146,7 @@ struct sml_stripe {
 	struct sml_control **retired; /* of switches that died, while calls may use them */
 	unsigned n_retired;
 	struct sml_admission admission;
+	struct sml_admission began; /* the last one that it was ready for and that resumes no job */
 	struct sml_shard *shards[SML_MAX_SHARDS];
 	unsigned n_shards;
 

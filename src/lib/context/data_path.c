@@ -169,6 +169,8 @@ static int agree_once(struct sml_stripe *stripe, struct sml_control *control,
 		return error;
 	stripe->may_have_begun = true;
 	stripe->reported_shared = found->shares_memory;
+	if (!sml_admission_resumes(admission))
+		stripe->began = *admission;
 	return sml_control_ready(control, found, NULL, deadline_ns);
 }
 
@@ -330,10 +332,17 @@ static int check_shards(const struct sml_context *context)
 	return 0;
 }
 
+/* Where the job began, by whose rules those that were told to start make their calls. */
+static const struct sml_admission *rules_of(const struct sml_stripe *stripe)
+{
+	return sml_admission_resumes(&stripe->admission) ? &stripe->began : &stripe->admission;
+}
+
 /*
  * Each switch has told all ranks the same numbers, so all ranks agree on the minimum, and on
  * whether some switch takes only packets of its own lane count, or only int32 lanes, or sums of
- * several ranks, and whether all of them round, and add floats: they must not mix rules.
+ * several ranks, and whether all of them round, and add floats: they must not mix rules. A rank
+ * that begins where others go on has moved there, too.
  */
 static int agree_on_lanes(struct sml_context *context)
 {
@@ -343,16 +352,20 @@ static int agree_on_lanes(struct sml_context *context)
 	shape->rounds = shape->floats = true;
 	context->adds_parts = n_senders > 1 && n_senders < shape->n_ranks;
 	for (unsigned i = 0; i < context->n_stripes; i++) {
+		const struct sml_admission *rules = rules_of(&context->stripes[i]);
+
 		if (context->stripes[i].lanes < shape->lanes)
 			shape->lanes = context->stripes[i].lanes;
-		shape->only_full |= context->stripes[i].admission.full_packets;
-		shape->only_int32 |= context->stripes[i].admission.only_int32;
-		shape->rounds &= context->stripes[i].admission.rounds;
-		shape->floats &= context->stripes[i].admission.floats;
-		context->adds_parts |= context->stripes[i].admission.adds_parts;
+		shape->only_full |= rules->full_packets;
+		shape->only_int32 |= rules->only_int32;
+		shape->rounds &= rules->rounds;
+		shape->floats &= rules->floats;
+		context->adds_parts |= rules->adds_parts;
 	}
 	for (unsigned i = 0; i < context->n_stripes; i++)
-		if (context->stripes[i].admission.full_packets &&
+		sml_submit_decide(&context->stripes[i], true);
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (rules_of(&context->stripes[i])->full_packets &&
 		    context->stripes[i].lanes != shape->lanes)
 			return sml_error_set(SML_ERROR_PROTOCOL,
 					     "the switch at %s takes only packets of %u lanes, but "
