@@ -6,6 +6,7 @@ import errno
 import gc
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -104,23 +105,24 @@ def interrupted_as_it_begins(job):
     return len(job._pending)
 
 
-def ctrl_c_in(entered):
-    entered.wait()
-    time.sleep(0.3)  # most likely C waits by then; it may be anywhere in the call
+def ctrl_c_once_it_listens(port):
+    """C is in the call, wherever it may be."""
+    with socket.socket() as tcp:
+        while tcp.connect_ex(("127.0.0.1", port)):
+            time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def open_interrupted(rank, port):
     """Rank 0 opens alone, and gets Ctrl-C. Returns what C has returned by then."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    entered, c_open, returned = threading.Event(), lib.sml_open, []
+    c_open, returned = lib.sml_open, []
 
     def open_and_note(*arguments):
-        entered.set()
         returned.append(c_open(*arguments))
         return returned[0]
 
-    threading.Thread(target=ctrl_c_in, args=[entered]).start()
+    threading.Thread(target=ctrl_c_once_it_listens, args=[port]).start()
     with (
         mock.patch.object(lib, "sml_open", open_and_note),
         pytest.raises(KeyboardInterrupt),

@@ -49,9 +49,13 @@ def answer(rank):
     return "of the next call"
 
 
-@pytest.mark.parametrize(("how", "error"), [("gone", RankLostError), ("silent", TimeoutError)])
-def test_a_lost_rank_leaves_no_answers_to_the_next_call(bare, how, error):
+@pytest.mark.parametrize(
+    ("how", "error", "timeout"), [("gone", RankLostError, 200), ("silent", TimeoutError, 0.1)]
+)
+def test_a_lost_rank_leaves_no_answers_to_the_next_call(bare, how, error, timeout):
+    bare.start(be_late, [how] * 2)
+    assert bare.pipes[1].poll(200)
     with pytest.raises(error, match="^rank 0 "):
-        bare.call(be_late, [how] * 2, timeout=2)
+        bare.outcomes(timeout=timeout)
     assert bare.call(answer, only=[1]) == ["of the next call"]
     bare.processes[0].kill()

@@ -103,6 +103,13 @@ def test_strides_may_differ_between_ranks(rank):
             assert tensor.unique().tolist() == [root + 5.0]
 
 
+def ctrl_c_once_it_waits(line):
+    while not line._n_awaited:
+        time.sleep(0.001)
+    time.sleep(0.1)  # most likely C waits by then; it may be anywhere in the call
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @each_rank_of("groups")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_a_call_that_waits_can_be_interrupted_and_goes_on(rank, error):
@@ -115,7 +122,7 @@ def test_a_call_that_waits_can_be_interrupted_and_goes_on(rank, error):
     tensor, key = torch.ones(1000), f"interrupted {error.__name__}"
     if rank == 0:
         handler = signal.signal(signal.SIGINT, interrupt)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Thread(target=ctrl_c_once_it_waits, args=[dist.group.WORLD._line]).start()
         began = time.monotonic()
         with pytest.raises(error):
             dist.all_reduce(tensor)

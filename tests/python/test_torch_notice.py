@@ -28,9 +28,10 @@ def arrive(store, rank, settings):
 
 
 def said(capfd, seen, *texts):
-    """Wait until all texts are on standard error; returns all that is."""
+    """Wait until all patterns are on standard error; returns all that is. A busy machine waits for
+    any number of seconds."""
     end = time.monotonic() + 60
-    while not all(text in seen for text in texts):
+    while not all(re.search(text, seen) for text in texts):
         assert time.monotonic() < end, seen
         time.sleep(0.02)
         seen += capfd.readouterr().err
@@ -41,12 +42,10 @@ def test_ranks_that_wait_for_others_in_the_store_say_for_whom(capfd):
     store = dist.HashStore()
     first, second = arrive(store, 0, SOON), arrive(store, 1, SOON)
     second.start()
-    seen = said(
-        capfd, "", "switchml[rank 1]: waiting 0 s (of at most 100) for rank 0 of the default"
-    )
+    seen = said(capfd, "", r"switchml\[rank 1\]: waiting \d+ s \(of at most 100\) for rank 0 ")
     first.start()
     text = "rank 2 of the default group to make this group; 2 of its 3 ranks have\n"
-    said(capfd, seen, *(f"switchml[rank {rank}]: waiting " for rank in (0, 1)), f"for {text}")
+    said(capfd, seen, *(rf"switchml\[rank {rank}\]: waiting " for rank in (0, 1)), f"for {text}")
     arrive(store, 2, SOON).start()
     first.join(60)
     second.join(60)
@@ -69,7 +68,7 @@ def test_notices_can_be_turned_off(capfd, settings, environment):
         silent.start()
         loud = arrive(store, 1, {**SOON, "debug": "warn"})
         loud.start()
-        seen = said(capfd, "", "switchml[rank 1]: waiting 1 s")
+        seen = said(capfd, "", r"switchml\[rank 1\]: waiting [1-9]")
         arrive(store, 2, settings).start()
     silent.join(60)
     loud.join(60)
@@ -88,7 +87,10 @@ def destroy(rank):
 
 @pytest.mark.parametrize(
     ("call", "most", "name"),
-    [(all_reduce, "150", "all-reduce 0: 4 float32"), (destroy, "2.", "the end of the group \\(")],
+    [
+        (all_reduce, "150", "all-reduce 0: 4 float32"),
+        (destroy, r"[12]?\d", "the end of the group \\("),
+    ],
 )
 def test_a_rank_that_waits_in_a_call_of_pytorch_says_for_whom(tmp_path, call, most, name):
     path = tmp_path / "said"
@@ -121,13 +123,14 @@ def test_a_rank_that_waits_in_a_call_or_to_leave_says_so(capfd):
     ones = np.ones(4, np.float32)
     waits = threading.Thread(target=jobs[1].allreduce, args=(ones,))
     waits.start()
-    seen = said(capfd, "", "rank 1]: waiting", ' in job "leaves", all-reduce 0: 4 float32')
+    seen = said(capfd, "", r"rank 1\]: waiting", ' in job "leaves", all-reduce 0: 4 float32')
     assert " for rank 0 of 2 (" in seen
     jobs[0].allreduce(ones)
     waits.join(60)
     leaves = threading.Thread(target=jobs[1].close)
     leaves.start()
-    said(capfd, "", 'rank 1]: waiting 0 s (of at most 1800) for the other ranks of job "leaves" to')
+    others = 'the other ranks of job "leaves" to'
+    said(capfd, "", rf"rank 1\]: waiting \d+ s \(of at most 1800\) for {others}")
     jobs[0].close()
     leaves.join(60)
     assert not leaves.is_alive()
