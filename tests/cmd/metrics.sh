@@ -58,7 +58,7 @@ await test -s "$work/worker.0.prom"
 # ---- a tree: two ranks of one host and a leaf's leaf at the leaf, one rank at the root ----
 plain=$address
 cd "$work" || exit 1
-switch root 127.0.0.1:0 --metrics :0
+switch root --metrics :0
 leaf middle root --slots 300 --metrics :0
 leaf low middle --metrics :0
 SWITCHML_SHARED_MEMORY=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- middle middle low root

@@ -64,7 +64,7 @@ watch() {
 
 # ---- one switch ----
 
-switch root 127.0.0.1:0
+switch root
 start schema -b 4K -e 4K --seconds 1000 --pause 20 -- root root
 await_under_way schema "${at[root]}"
 "$switchml" status --switch "${at[root]}" --json >one

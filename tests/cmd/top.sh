@@ -27,7 +27,7 @@ SWITCHML_SWITCH=$address SWITCHML_JOB=größe SWITCHML_JOIN=1 SWITCHML_RANK=0 SW
 	"$switchml" bench >"$work/gamma" 2>&1 &
 plain=$address
 cd "$work" || exit 1
-switch root 127.0.0.1:0
+switch root
 leaf middle root --slots 300
 leaf low middle
 SWITCHML_SHARED_MEMORY=1 start tree -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 -- low low middle root

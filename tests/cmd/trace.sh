@@ -115,7 +115,7 @@ say $? "a host's clock does not drift against itself" "$work/out"
 # In a tree, packets do not have a rank's number but that of a switch's child. Rank 3, the second one
 # at its leaf, stands still.
 cd "$work" || exit 1
-switch root 127.0.0.1:0
+switch root
 leaf near root
 leaf far root
 SWITCHML_RECORD="trace:$work/in-tree.%r" SWITCHML_HEARTBEAT=60 start tree -b 64K -e 64K -w 0 -n 1 -c 1 \

@@ -13,9 +13,9 @@ with_names=() # a program that gives the ranks an /etc/hosts of their own
 
 trap 'kill -9 "${switches[@]}" 2>/dev/null; clean_up' EXIT
 
-# Start a switch; sets $address and $pid. Argument: address, or none.
+# Start a switch; sets $address and $pid. Argument: address, or none: one that stays its own.
 start_switch() {
-	local_switch "$work/switch" --listen "${1:-127.0.0.1:0}"
+	local_switch "$work/switch" --listen "${1:-$(steady_address ${#switches[@]})}"
 	pid=$switch
 	switches+=("$pid")
 }
@@ -116,6 +116,8 @@ both_again() {
 # A pod comes back elsewhere, and the name says so later than the ranks begin to look.
 moved() {
 	local port
+	port=$(steady_address)
+	port=${port##*:}
 	echo "127.0.0.2 moves" >"$work/hosts"
 	# shellcheck disable=SC2016
 	with_names=(unshare -Urm sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$work/hosts")
@@ -123,8 +125,7 @@ moved() {
 		echo "left out: a name that moves (no mount namespaces)"
 		return
 	}
-	start_switch 127.0.0.2:0
-	port=${address##*:}
+	start_switch "127.0.0.2:$port"
 	with_names+=(env SWITCHML_WAIT_NOTICE=0.1)
 	start_bench "moves:$port"
 	kill_switches "$pid"

@@ -31,10 +31,10 @@ ranks() {
 	done
 }
 
-switch one 127.0.0.1:0
-switch two 127.0.0.1:0
-switch three 127.0.0.1:0
-switch four 127.0.0.1:0
+switch one
+switch two
+switch three
+switch four
 
 export SWITCHML_SHARED_MEMORY
 for SWITCHML_SHARED_MEMORY in 0 1; do
@@ -53,7 +53,7 @@ for SWITCHML_SHARED_MEMORY in 0 1; do
 	# The data port is gone, too: before the ranks are there, while they probe it, and in the first call.
 	for end in Waiting-1 Admitted-2 Ready-2 Start-2; do
 		job=killed-$end-$SWITCHML_SHARED_MEMORY
-		switch dying 127.0.0.1:0
+		switch dying
 		proxy "$job" "${at[dying]}" ${end/-/ } "${process[dying]}"
 		ranks "$job" "${at[$job]}|${at[two]}"
 		ends_well "the switch is killed at $end, host group $SWITCHML_SHARED_MEMORY" "$job"

@@ -39,24 +39,24 @@ then_begins() {
 	ends_well "$1" "$2"
 }
 
-switch one 127.0.0.1:0
-switch two 127.0.0.1:0
+switch one
+switch two
 both="${at[one]}|${at[two]}"
 first_rank_waits stopped "$both" "${at[one]}"
 kill "${process[one]}"
 then_begins "the switch is stopped" stopped "$both"
 
-switch one "${at[one]}"
+switch one
 first_rank_waits frozen "$both" "${at[one]}"
 kill -STOP "${process[one]}"
 then_begins "the switch is frozen" frozen "$both"
 kill -CONT "${process[one]}"
 dies one
 
-switch one "${at[one]}"
+switch one
 first_rank_waits again "${at[one]}" "${at[one]}"
 dies one
-switch one "${at[one]}"
+switch one
 then_begins "the switch is started again, and there is no other" again "${at[one]}"
 
 first_rank_waits never "${at[one]}" "${at[one]}"
@@ -66,8 +66,8 @@ says never.0 "$died while rank 1 was awaited, and the job could not begin at ano
 	! grep -q 'is it a SwitchML switch' never.0
 say $? "it does not come back, and the error says what happened" never.0
 
-switch one "${at[one]}"
-switch three 127.0.0.1:0
+switch one
+switch three
 stripes="${at[two]},${at[one]}|${at[three]},${at[three]}"
 first_rank_waits stripes "$stripes" "${at[one]}"
 dies one
@@ -103,7 +103,7 @@ say $? "what ends each connection is not tried in a busy loop, and is told of" p
 # ---- trees ----
 
 declare -A parent=([leaf]=root)
-switch root 127.0.0.1:0
+switch root
 leaf leaf root
 first_rank_waits leaf-dies "${at[leaf]}" "${at[root]}"
 dies leaf

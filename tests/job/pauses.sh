@@ -13,7 +13,7 @@ export SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=5
 
 # Switch, number: have so many peers closed their connections, while it does not read?
 is_given_up() {
-	[ "$(ss -Htn state close-wait "sport = :${at[$1]##*:}" | wc -l)" -ge "$2" ]
+	[ "$(ss -Htn state close-wait "src ${at[$1]}" | wc -l)" -ge "$2" ]
 }
 
 # Title, job, then switches, each as NAME:PEERS, which do not run until so many peers gave them up.
@@ -33,7 +33,7 @@ goes_on() {
 }
 
 before=()
-switch root 127.0.0.1:0
+switch root
 leaf a root
 export SWITCHML_SHARED_MEMORY
 for SWITCHML_SHARED_MEMORY in 0 1; do

@@ -12,7 +12,7 @@ export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
 
 rack=52
 declare -A parent=([a]=root [b]=root)
-switch root 127.0.0.1:0
+switch root
 leaf a root
 leaf b root
 racks=()

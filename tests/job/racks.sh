@@ -10,7 +10,7 @@ cd "$work" || exit 1
 export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
 
 declare -A parent=([a]=root [b]=root)
-switch root 127.0.0.1:0
+switch root
 leaf a root
 leaf b root --slots 200
 
@@ -152,7 +152,8 @@ ends_well "when the parent has come, the leaf attaches itself" later
 secured() {
 	local tls=(--tls-certificate switch.pem --tls-key switch.key --tls-authority authority.pem)
 	as=(SWITCHML_TLS_CERTIFICATE=worker.pem SWITCHML_TLS_KEY=worker.key SWITCHML_TLS_AUTHORITY=authority.pem)
-	switch sroot 127.0.0.1:0 "${tls[@]}"
+	at[sroot]=127.0.0.1:0 at[sleaf]=127.0.0.1:0 # which their certificate names
+	switch sroot "${tls[@]}"
 	leaf sleaf sroot "${tls[@]}"
 	env "${as[@]}" RANK=0 WORLD_SIZE=2 "$switchml" bench --switch "${at[sleaf]}" -b 4K -e 4K -n 1 >secured.0 2>&1 &
 	pids=($!)

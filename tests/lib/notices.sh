@@ -51,8 +51,7 @@ expect_notice "rank 0 comes late" 0 2 \
 
 # shellcheck disable=SC2034 # trees.sh reads it
 declare -A parent=([a]=root)
-steady=$(steady_address)
-switch root "$steady"
+switch root
 leaf a root
 export SWITCHML_SWITCH=${at[root]}
 job=dedicated
@@ -149,9 +148,9 @@ await job_is "${at[root]}" lost running
 await moves "${at[root]}" lost
 dies root
 expect "a lost switch" lost.0 \
-	"waiting [0-9]* s $most for a switch to take over job \"lost\" (the switch at $steady .*); tried: $steady: Connection refused"
-switch root "$steady"
-await job_is "$steady" lost running
+	"waiting [0-9]* s $most for a switch to take over job \"lost\" (the switch at ${at[root]} .*); tried: ${at[root]}: Connection refused"
+switch root
+await job_is "${at[root]}" lost running
 kill "${pids[0]}"
 wait "${pids[@]}"
 say $? "it comes back, and the job ends well" lost.*

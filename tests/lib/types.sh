@@ -55,7 +55,7 @@ form() {
 
 # The packets of Ethernet: short ones, so that there are many.
 export SWITCHML_MTU=1500
-for name in one other third; do switch $name 127.0.0.1:0; done
+for name in one other third; do switch $name; done
 form "one switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
 three=${at[one]},${at[other]},${at[third]}
 form "three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"

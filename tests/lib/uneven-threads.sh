@@ -39,7 +39,7 @@ rank 0 32 SWITCHML_SWITCH="$address"
 rank 1 32 SWITCHML_SWITCH="$address" SWITCHML_THREADS=2
 expect_threads "one rank's threads are set" '; 2 threads (asked for'
 
-port=$((20000 + $$ % 10000))
+port=$(free_port)
 rank 0 32 SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT="$port"
 rank 1 2 SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT="$port"
 expect_threads "stripes in the ranks" '; 1 thread (asked for'

@@ -307,7 +307,7 @@ stop_a_rank "in shared memory" A=
 kill "$switch"
 
 # The switch comes back: no rank gets an error, because nothing is lost.
-local_switch "$work/switch"
+local_switch "$work/switch" --listen "$(steady_address)"
 rm -rf "$work/ranks"
 mkdir "$work/ranks"
 (

@@ -106,10 +106,10 @@ stands_still() {
 	[ "$(awk '$1 == "State:" { print $2 }' "/proc/$1/task"/*/status | sort -u)" = T ]
 }
 
-# An address whose server may go and return: nobody else takes it. The host is this process's
+# [Number]: an address whose server may go and return: nobody else takes it. The host is this process's
 # own, and the system gives no one such a port unasked.
 steady_address() {
-	echo "127.$((64 + ($$ >> 16 & 63))).$(($$ >> 8 & 255)).$(($$ & 255)):$((21000 + $$ % 1000))"
+	echo "127.$((64 + ($$ >> 16 & 63))).$(($$ >> 8 & 255)).$(($$ & 255)):$((21000 + $$ % 1000 + ${1:-0}))"
 }
 
 # A TCP port of 127.0.0.1 for a server of this test, and for nobody else until the test ends: a process holds it so

@@ -7,23 +7,25 @@ switchml=$(realpath "$1")
 here=$(realpath "$(dirname "$0")")
 . "$here/../support/report.sh"
 
-# Name, address, options: start a switch there; sets at[name] and process[name].
-declare -A at process
+# Name, options: start a switch at at[name], which is an address that stays its own if there is none yet;
+# sets process[name].
+declare -A at=() process=()
 switch() {
 	local switch
-	local_switch "$1.switch" --listen "$2" "${@:3}"
+	at[$1]=${at[$1]:-$(steady_address $((${#at[@]} + 1)))}
+	local_switch "$1.switch" --listen "${at[$1]}" "${@:2}"
 	process[$1]=$switch
 	at[$1]=$address
 }
 
 # Name, parent's name, options: a leaf, attached.
 leaf() {
-	switch "$1" "${at[$1]:-127.0.0.1:0}" --parent "${at[$2]}" "${@:3}"
+	switch "$1" --parent "${at[$2]}" "${@:3}"
 	await says "$1.switch" 'attached to the parent'
 }
 
 again() {
-	if [ "$1" = root ]; then switch root "${at[root]}"; else leaf "$@"; fi
+	if [ "$1" = root ]; then switch root; else leaf "$@"; fi
 }
 
 dies() {

@@ -53,7 +53,7 @@ if [ "$(id -u)" = 0 ]; then
 	look_under "setpriv --bounding-set=-setgid --inh-caps=-setgid --"
 	look_under "unshare -Ur"
 fi
-local_switch "$work/out" --listen 127.0.0.1:0
+local_switch "$work/out" --listen "$(steady_address)"
 look
 SWITCHML_SWITCH=$address "$switchml" bench --local-workers 2 -b 4K -e 64K -f 16 -n 20 -c 1 >"$work/bench" 2>&1
 say $? "a job runs with it" || cat "$work/bench"
