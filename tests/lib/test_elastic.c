@@ -292,9 +292,12 @@ TEST_WITH(a_rank_that_dies_before_it_has_joined_is_missed_within_the_limit, star
 		for (int i = 0; i < 2; i++) {
 			struct answer answer = read_answer(i);
 
-			/* Without a switch, rank 0's port may be gone when rank 1 looks again. */
+			/* Without a switch, rank 0's port may be gone when rank 1 looks again. On a
+			 * busy machine, the other may be late, too.
+			 */
 			if (answer.result == 0 ||
-			    (with_switch && strstr(answer.text, "rank 2") == NULL))
+			    (with_switch && strstr(answer.text, "rank 2") == NULL &&
+			     strstr(answer.text, " and 2 of 3 ") == NULL))
 				fail_msg("%d: %s", answer.result, answer.text);
 		}
 		/* The context has no job, but it can be in one again. */
@@ -424,8 +427,9 @@ TEST(the_switch_forms_no_second_membership_and_none_that_is_too_small)
 	few.min_ranks = 3;
 	few.wait_ms = quick.wait_ms = 300;
 	send_orders(3, few);
-	expect_refusal(0, SML_ERROR_REFUSED, "too few ranks to go on: 2, of at least 3");
-	expect_refusal(1, SML_ERROR_REFUSED, "too few");
+	/* A busy machine may let each wait alone. */
+	expect_refusal(0, SML_ERROR_REFUSED, "too few ranks to go on: ");
+	expect_refusal(1, SML_ERROR_REFUSED, "too few ranks to go on: ");
 	send_orders(3, ask);
 	expect_decision(7, 3, 0);
 	/* Process 1 asks too late, and process 3 dies while it waits. */
