@@ -22,57 +22,6 @@
 
 static const enum sml_type types[] = {SML_FLOAT32, SML_FLOAT16, SML_BFLOAT16, SML_FLOAT64};
 
-/* MPFR's numbers lie in [2^(lowest - 1), 2^highest). */
-static const struct {
-	int bits, lowest, highest;
-} limits[] = {{24, -148, 128}, {11, -23, 16}, {8, -132, 128}, {53, -1073, 1024}};
-
-static size_t bytes_of(enum sml_type type)
-{
-	return type == SML_FLOAT64 ? 8 : ref_bytes(type);
-}
-
-static double load(enum sml_type type, const void *elements, size_t i)
-{
-	double value;
-
-	if (type != SML_FLOAT64)
-		return ref_load(type, elements, i);
-	memcpy(&value, (const char *)elements + 8 * i, 8);
-	return value;
-}
-
-static void store(enum sml_type type, void *elements, size_t i, double value)
-{
-	if (type != SML_FLOAT64)
-		ref_store(type, elements, i, value);
-	else
-		memcpy((char *)elements + 8 * i, &value, 8);
-}
-
-static int bits_of(enum sml_type type)
-{
-	return limits[type == SML_FLOAT64 ? 3 : (int)type].bits;
-}
-
-/* ---- inputs ---- */
-
-static void fill(enum sml_type type, unsigned kind, void *elements)
-{
-	if (type != SML_FLOAT64) {
-		fill_random(type, (enum kind)(kind % KINDS), elements, ELEMENTS);
-		return;
-	}
-	for (size_t i = 0; i < ELEMENTS; i++) {
-		static const int lowest[] = {0, -1074, -1074, -1074, 1023, 0};
-		static const int range[] = {1, 2000, 2, 60, 1, 100};
-		int power = lowest[kind % 6] + (int)random_below((unsigned)range[kind % 6]);
-
-		store(type, elements, i,
-		      kind % 6 == 2 ? any_double() : ldexp(random_unit(), power));
-	}
-}
-
 /*
  * Sums that are much smaller than their parts: pairs that cancel completely or nearly, or
  * whose sum is half a unit in the last place of another element, so that the smallest
@@ -82,27 +31,29 @@ static void make_hard(enum sml_type type, unsigned n, char elements[][8 * ELEMEN
 {
 	for (size_t i = 0; i < ELEMENTS; i++) {
 		unsigned a = random_below(n), b = random_below(n);
-		double value = load(type, elements[a], i);
+		double value = ref_load(type, elements[a], i);
 
 		if (a == b)
 			continue;
 		switch (random_below(4)) {
 		case 0:
-			store(type, elements[b], i, -value);
+			ref_store(type, elements[b], i, -value);
 			break;
 		case 2:
-			store(type, elements[b], i, -value * (1 + ldexp(1, 1 - bits_of(type))));
+			ref_store(type, elements[b], i,
+				  -value * (1 + ldexp(1, 1 - formats[type].bits)));
 			break;
 		case 1:
-			store(type, elements[b], i, ldexp(value, -(int)random_below(60)));
+			ref_store(type, elements[b], i, ldexp(value, -(int)random_below(60)));
 			break;
 		default:
-			store(type, elements[b], i,
-			      copysign(ldexp(1, ilogb(value + (value == 0)) - bits_of(type)),
-				       random_unit()));
+			ref_store(
+				type, elements[b], i,
+				copysign(ldexp(1, ilogb(value + (value == 0)) - formats[type].bits),
+					 random_unit()));
 		}
-		if (!isfinite(load(type, elements[b], i)))
-			store(type, elements[b], i, 0);
+		if (!isfinite(ref_load(type, elements[b], i)))
+			ref_store(type, elements[b], i, 0);
 	}
 }
 
@@ -113,7 +64,7 @@ static void sum_exactly(enum sml_type type, unsigned n, char elements[][8 * ELEM
 {
 	mpfr_set_zero(sum, 1);
 	for (unsigned r = 0; r < n; r++)
-		mpfr_add_d(sum, sum, load(type, elements[r], i), MPFR_RNDN);
+		mpfr_add_d(sum, sum, ref_load(type, elements[r], i), MPFR_RNDN);
 }
 
 /* A zero is negative if all are, or if a negative number was rounded to it. */
@@ -121,7 +72,7 @@ static bool is_negative_zero(enum sml_type type, unsigned n, char elements[][8 *
 			     size_t i, int sign)
 {
 	for (unsigned r = 0; r < n; r++) {
-		double value = load(type, elements[r], i);
+		double value = ref_load(type, elements[r], i);
 
 		if (value != 0 || !signbit(value))
 			return sign < 0;
@@ -153,16 +104,16 @@ TEST(gathered_sums_are_exact_and_rounded_once)
 		unsigned n = rank_counts[r], divisor = round % 2 ? n : 1;
 
 		for (unsigned rank = 0; rank < n; rank++)
-			fill(types[t], round / 2, elements[rank]);
+			fill_random(types[t], (enum kind)(round / 2 % KINDS), elements[rank],
+				    ELEMENTS);
 		if (round % 5 == 0)
 			make_hard(types[t], n, elements);
 		reduce(types[t], n, elements, ELEMENTS, divisor, result);
 		for (size_t i = 0; i < ELEMENTS; i++) {
-			double got = load(types[t], result, i), expected;
+			double got = ref_load(types[t], result, i), expected;
 
 			sum_exactly(types[t], n, elements, i, sum);
-			expected = rounded_once(limits[t].bits, limits[t].lowest, limits[t].highest,
-						sum, divisor);
+			expected = rounded_once(types[t], sum, divisor);
 			if (got != expected ||
 			    (got == 0 && signbit(got) != is_negative_zero(types[t], n, elements, i,
 									  mpfr_sgn(sum))))
@@ -180,15 +131,15 @@ TEST(ties_go_to_even_unless_anything_is_left)
 	for (int odd = 0; odd < 2; odd++)
 		for (int rest = -1; rest <= 1; rest++) {
 			char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
-			double unit = ldexp(1, 1 - limits[t].bits), one = 1 + odd * unit;
+			double unit = ldexp(1, 1 - formats[types[t]].bits), one = 1 + odd * unit;
 			int up = rest ? rest > 0 : odd;
 
-			store(types[t], elements[0], 0, one);
-			store(types[t], elements[1], 0, unit / 2);
-			store(types[t], elements[2], 0,
-			      ldexp(rest, limits[t].lowest - (rest ? 1 : 0)));
+			ref_store(types[t], elements[0], 0, one);
+			ref_store(types[t], elements[1], 0, unit / 2);
+			ref_store(types[t], elements[2], 0,
+				  ldexp(rest, formats[types[t]].lowest - (rest ? 1 : 0)));
 			reduce(types[t], 3, elements, 1, 1, result);
-			assert_true(load(types[t], result, 0) == one + up * unit);
+			assert_true(ref_load(types[t], result, 0) == one + up * unit);
 		}
 }
 
@@ -201,16 +152,16 @@ TEST(averages_of_what_cancels_have_all_their_bits)
 	mpfr_init2(sum, PRECISION);
 	FOR_EACH(t, types)
 	for (unsigned n = 3; n <= MAX_RANKS; n++)
-		for (int power = limits[t].lowest; power < limits[t].highest - 1; power += 3) {
+		for (int power = formats[types[t]].lowest; power < formats[types[t]].highest - 1;
+		     power += 3) {
 			memset(elements, 0, sizeof(elements));
-			store(types[t], elements[0], 0, ldexp(-1, power));
-			store(types[t], elements[n - 1], 0,
-			      ldexp(1 + ldexp(1, 1 - limits[t].bits), power));
+			ref_store(types[t], elements[0], 0, ldexp(-1, power));
+			ref_store(types[t], elements[n - 1], 0,
+				  ldexp(1 + ldexp(1, 1 - formats[types[t]].bits), power));
 			sum_exactly(types[t], n, elements, 0, sum);
 			reduce(types[t], n, elements, 1, n, result);
-			assert_true(load(types[t], result, 0) ==
-				    rounded_once(limits[t].bits, limits[t].lowest,
-						 limits[t].highest, sum, n));
+			assert_true(ref_load(types[t], result, 0) ==
+				    rounded_once(types[t], sum, n));
 		}
 	mpfr_clear(sum);
 }
@@ -226,20 +177,21 @@ TEST(modes_of_the_machine_do_not_matter)
 		unsigned n = 2 + round % 3, divisor = round % 2 ? n : 1;
 
 		for (unsigned rank = 0; rank < n; rank++)
-			fill(types[t], round / 2, elements[rank]);
+			fill_random(types[t], (enum kind)(round / 2 % KINDS), elements[rank],
+				    ELEMENTS);
 		reduce(types[t], n, elements, ELEMENTS, divisor, result);
 		FOR_EACH(m, modes)
 		{
 			assert_int_equal(fesetround(modes[m]), 0);
 			reduce(types[t], n, elements, ELEMENTS, divisor, again);
 			fesetround(FE_TONEAREST);
-			assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
+			assert_memory_equal(result, again, ELEMENTS * ref_bytes(types[t]));
 		}
 #ifdef __SSE2__
 		_mm_setcsr(_mm_getcsr() | 0x8040); /* subnormals count as zeros */
 		reduce(types[t], n, elements, ELEMENTS, divisor, again);
 		_mm_setcsr(_mm_getcsr() & ~0x8040u);
-		assert_memory_equal(result, again, ELEMENTS * bytes_of(types[t]));
+		assert_memory_equal(result, again, ELEMENTS * ref_bytes(types[t]));
 #endif
 	}
 }
@@ -258,10 +210,10 @@ TEST(small_elements_survive_large_ones_that_cancel)
 			enum sml_type type = wide ? SML_FLOAT64 : SML_FLOAT32;
 
 			for (unsigned r = 0; r < 3; r++)
-				store(type, elements[r], 0,
-				      wide ? float64[row][r] : float32[row][r]);
+				ref_store(type, elements[r], 0,
+					  wide ? float64[row][r] : float32[row][r]);
 			reduce(type, 3, elements, 1, 1, result);
-			assert_true(load(type, result, 0) == sums[row][wide]);
+			assert_true(ref_load(type, result, 0) == sums[row][wide]);
 		}
 	}
 }
@@ -273,11 +225,11 @@ TEST(the_order_of_ranks_does_not_matter)
 	FOR_EACH(t, types)
 	for (unsigned round = 0; round < 300; round++) {
 		unsigned n = 2 + random_below(MAX_RANKS - 1);
-		size_t bytes = ELEMENTS * bytes_of(types[t]);
+		size_t bytes = ELEMENTS * ref_bytes(types[t]);
 		char other[8 * ELEMENTS];
 
 		for (unsigned rank = 0; rank < n; rank++)
-			fill(types[t], round, elements[rank]);
+			fill_random(types[t], (enum kind)(round % KINDS), elements[rank], ELEMENTS);
 		reduce(types[t], n, elements, ELEMENTS, n, result);
 		for (unsigned rank = 0; rank < n; rank++) {
 			unsigned with = random_below(n);
@@ -321,16 +273,16 @@ TEST(infinity_or_nan_spoils_its_own_element_only)
 		char elements[3][8 * ELEMENTS], result[8 * ELEMENTS];
 
 		for (unsigned rank = 0; rank < 3; rank++) {
-			store(types[t], elements[rank], 0, rank == spoiled ? bad[b] : 1.0);
-			store(types[t], elements[rank], 1, rank == spoiled ? 0.0 : -0.0);
-			store(types[t], elements[rank], 2, 3.0);
+			ref_store(types[t], elements[rank], 0, rank == spoiled ? bad[b] : 1.0);
+			ref_store(types[t], elements[rank], 1, rank == spoiled ? 0.0 : -0.0);
+			ref_store(types[t], elements[rank], 2, 3.0);
 		}
 		reduce(types[t], 3, elements, 3, 3, result);
-		assert_true(isnan(bad[b]) ? isnan(load(types[t], result, 0))
-					  : load(types[t], result, 0) == bad[b]);
-		assert_true(load(types[t], result, 1) == 0);
-		assert_false(signbit(load(types[t], result, 1)));
-		assert_true(load(types[t], result, 2) == 3);
+		assert_true(isnan(bad[b]) ? isnan(ref_load(types[t], result, 0))
+					  : ref_load(types[t], result, 0) == bad[b]);
+		assert_true(ref_load(types[t], result, 1) == 0);
+		assert_false(signbit(ref_load(types[t], result, 1)));
+		assert_true(ref_load(types[t], result, 2) == 3);
 	}
 }
 
@@ -342,10 +294,10 @@ TEST(every_half_pattern_comes_back)
 			double value;
 
 			memcpy(elements[0], &pattern, 2);
-			value = load(float_types[t], elements[0], 0);
+			value = ref_load(float_types[t], elements[0], 0);
 			reduce(float_types[t], 1, elements, 1, 1, back);
 			if (isnan(value))
-				assert_true(isnan(load(float_types[t], back, 0)));
+				assert_true(isnan(ref_load(float_types[t], back, 0)));
 			else
 				assert_memory_equal(back, elements[0], 2);
 		}
@@ -365,7 +317,7 @@ TEST(any_lanes_become_some_floats)
 			lanes[i] = (uint32_t)random_bits() | (round % 3 ? 0 : 0x7f7f7f7f);
 		memset(result, 0x55, sizeof(result));
 		sml_gather_reduce(types[t], lanes, count, n, round % 2 ? n : 1, result);
-		assert_int_equal(result[count * bytes_of(types[t])], 0x55);
+		assert_int_equal(result[count * ref_bytes(types[t])], 0x55);
 	}
 }
 

@@ -28,18 +28,10 @@ static void reduce_pairs(enum sml_type type, bool minimum, unsigned n,
 	sml_pair_decode(type, highs, most, ELEMENTS, minimum, result);
 }
 
-static double as_double(uint64_t bits)
-{
-	double value;
-
-	memcpy(&value, &bits, 8);
-	return value;
-}
-
 /* Does b come before a? NaN does before all; -0 is below +0. */
 static bool double_wins(bool minimum, uint64_t b, uint64_t a)
 {
-	double x = as_double(b), y = as_double(a);
+	double x = ref_load(SML_FLOAT64, &b, 0), y = ref_load(SML_FLOAT64, &a, 0);
 
 	if (isnan(x) || isnan(y))
 		return isnan(x) && !isnan(y);
@@ -100,8 +92,8 @@ TEST(max_and_min_of_64_bits_are_exact)
 
 				expected = wins ? elements[r][i] : expected;
 			}
-			if (is_float && isnan(as_double(expected)))
-				assert_true(isnan(as_double(result[i])));
+			if (is_float && isnan(ref_load(SML_FLOAT64, &expected, 0)))
+				assert_true(isnan(ref_load(SML_FLOAT64, result, i)));
 			else
 				assert_int_equal(result[i], expected);
 		}

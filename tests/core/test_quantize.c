@@ -274,7 +274,7 @@ TEST(halves_are_rounded_to_nearest_even_between_all_neighbours)
 		for (uint32_t pattern = 0; pattern < (t == 1 ? 0x7c00u : 0x7f80u); pattern++)
 			for (int nudge = -(1 << 17); nudge <= 1 << 17; nudge += 1 << 17) {
 				enum sml_type type = float_types[t];
-				uint16_t both[4] = {(uint16_t)pattern, (uint16_t)(pattern + 1)};
+				uint16_t both[8] = {(uint16_t)pattern, (uint16_t)(pattern + 1)};
 				uint16_t low = both[0], high = both[1], got;
 				double middle = ref_load(type, both, 0), above;
 				uint16_t even = pattern % 2 == 0 ? low : high;
@@ -306,7 +306,7 @@ TEST(sum_too_large_for_its_type_is_infinite)
 	FOR_EACH(t, float_types)
 	FOR_EACH(w, widths)
 	for (int sign = -1; sign <= 1; sign += 2) {
-		unsigned char element[4], lanes[4], result[4];
+		unsigned char element[8], lanes[4], result[8];
 		int32_t exponent;
 
 		ref_store(float_types[t], element, 0, sign * largest_of_type(float_types[t]));
@@ -376,7 +376,7 @@ TEST(exponent_too_small_for_the_elements_clamps_them)
 		for (int32_t exponent = -148; exponent <= 0; exponent++)
 			FOR_EACH(v, values)
 			{
-				unsigned char element[4], lanes[4];
+				unsigned char element[8], lanes[4];
 				int64_t sum;
 
 				ref_store(float_types[t], element, 0, values[v]);

@@ -26,35 +26,6 @@ static unsigned rounds_of(unsigned n, unsigned most)
 	return n <= 64 ? most : 6;
 }
 
-/* Blocks of doubles: of one size, spread, all patterns, the smallest, the largest. */
-static void fill_doubles(unsigned kind, double *elements, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		double unit = random_unit();
-
-		switch (kind % 6) {
-		case 0:
-			elements[i] = unit;
-			break;
-		case 1:
-			elements[i] = ldexp(unit, (int)random_below(200) - 100);
-			break;
-		case 2:
-			elements[i] = any_double();
-			break;
-		case 3:
-			elements[i] = ldexp(unit, -1074 + (int)random_below(60));
-			break;
-		case 4:
-			elements[i] =
-				copysign(0x1.fffffffffffffp1023 * (1 - fabs(unit) / 64), unit);
-			break;
-		default:
-			elements[i] = random_below(8) ? copysign(0, unit) : unit;
-		}
-	}
-}
-
 /* Over n ranks, as switch and ranks do it. Returns the block's exponent. */
 static int32_t reduce_doubles(unsigned n, double elements[][ELEMENTS], size_t count,
 			      unsigned divisor, double *result)
@@ -128,7 +99,8 @@ TEST(sums_of_doubles_are_exact_and_rounded_once_and_averages_within_one_and_a_ha
 		int32_t exponent;
 
 		for (unsigned rank = 0; rank < n; rank++)
-			fill_doubles(round, elements[rank], ELEMENTS);
+			fill_random(SML_FLOAT64, (enum kind)(round % KINDS), elements[rank],
+				    ELEMENTS);
 		exponent = reduce_doubles(n, elements, ELEMENTS, 1, result);
 		reduce_doubles(n, elements, ELEMENTS, n, average);
 		for (size_t i = 0; i < ELEMENTS; i++) {
@@ -190,8 +162,8 @@ TEST(special_doubles_spoil_or_zero_their_block)
 
 	FOR_EACH(b, bad)
 	{
-		fill_doubles(0, elements[0], ELEMENTS);
-		fill_doubles(0, elements[1], ELEMENTS);
+		fill_random(SML_FLOAT64, ORDINARY, elements[0], ELEMENTS);
+		fill_random(SML_FLOAT64, ORDINARY, elements[1], ELEMENTS);
 		elements[b % 2][b] = bad[b];
 		assert_int_equal(reduce_doubles(2, elements, ELEMENTS, 1, result),
 				 SML_EXPONENT_NONFINITE);
@@ -221,8 +193,7 @@ TEST(any_lanes_become_some_doubles)
 		sml_double_from_limbs(lanes, ELEMENTS, ELEMENTS, exponent, n, 1 + random_below(n),
 				      elements);
 		sml_int64_from_limbs(lanes, ELEMENTS, n, 1 + random_below(n), elements);
-		for (size_t i = 0; i < ELEMENTS; i++)
-			elements[i] = any_double();
+		fill_random(SML_FLOAT64, PATTERNS, elements, ELEMENTS);
 		elements[0] = NAN;
 		elements[1] = -INFINITY;
 		sml_double_to_limbs(elements, ELEMENTS, exponent, n, lanes, ELEMENTS);
@@ -313,7 +284,8 @@ TEST(doubles_on_narrow_wires_are_within_their_bounds)
 		for (unsigned rank = 0; rank < n; rank++) {
 			int32_t own;
 
-			fill_doubles(round, elements[rank], ELEMENTS);
+			fill_random(SML_FLOAT64, (enum kind)(round % KINDS), elements[rank],
+				    ELEMENTS);
 			own = sml_double_exponent_of(elements[rank], ELEMENTS);
 			exponent = own > exponent ? own : exponent;
 		}
@@ -402,7 +374,7 @@ TEST(vectors_and_scalars_agree_on_every_bit)
 		unsigned divisor = random_below(2) ? 1 : n;
 		int32_t exponent;
 
-		fill_doubles(round, elements, count);
+		fill_random(SML_FLOAT64, (enum kind)(round % KINDS), elements, count);
 		exponent = sml_double_exponent_of(elements, count);
 		assert_int_equal(exponent, plain_double_exponent_of(elements, count));
 		if (exponent > -1000 && exponent < 1000 && random_below(2))

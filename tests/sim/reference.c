@@ -96,16 +96,6 @@ static int32_t exponent_of(enum sml_type type, const void *elements, uint32_t co
 				   : sml_exponent_of(type, elements, count);
 }
 
-static double double_at(enum sml_type type, const void *elements, uint32_t i)
-{
-	double value;
-
-	if (type != SML_FLOAT64)
-		return ref_load(type, elements, i);
-	memcpy(&value, (const uint8_t *)elements + 8 * i, 8);
-	return value;
-}
-
 /* One element of a block on the wire of float64, computed in 128-bit integers instead of limbs. */
 static double double_sum(const struct sim_call *call, uint32_t i, unsigned n_ranks,
 			 int32_t exponent, const void *const *elements)
@@ -116,7 +106,7 @@ static double double_sum(const struct sim_call *call, uint32_t i, unsigned n_ran
 	if (exponent == SML_EXPONENT_ZERO || exponent == SML_EXPONENT_NONFINITE)
 		return exponent == SML_EXPONENT_ZERO ? 0 : (double)NAN;
 	for (unsigned r = 0; r < n_ranks; r++)
-		sum += (int64_t)rint(ldexp(double_at(call->type, elements[r], i), bits - exponent));
+		sum += (int64_t)rint(ldexp(ref_load(call->type, elements[r], i), bits - exponent));
 	return ldexp((double)sum / (call->op == SML_AVG ? n_ranks : 1), exponent - bits);
 }
 
@@ -135,28 +125,8 @@ static void reference_double_block(const struct sim_call *call, uint32_t count, 
 	}
 }
 
-/* One block, with the job's exponent. */
-
-static void quantize_block(unsigned width, enum sml_type type, const void *elements, uint32_t count,
-			   int32_t exponent, unsigned n_ranks, void *lanes)
-{
-	const int16_t exponents = (int16_t)exponent;
-	const struct sml_blocks blocks = {.exponents = &exponents, .size = count};
-
-	sml_quantize(width, type, elements, count, &blocks, n_ranks, lanes);
-}
-
-static void dequantize_block(unsigned width, enum sml_type type, const void *lanes, uint32_t count,
-			     int32_t exponent, unsigned n_ranks, unsigned divisor, void *elements)
-{
-	const int16_t exponents = (int16_t)exponent;
-	const struct sml_blocks blocks = {.exponents = &exponents, .size = count};
-
-	sml_dequantize(width, type, lanes, count, &blocks, n_ranks, divisor, elements);
-}
-
 /* Bits of a float's lane. */
-static unsigned width_of(enum sml_wire wire)
+static int width_of(enum sml_wire wire)
 {
 	return wire == SML_WIRE_INT8 ? 8 : wire == SML_WIRE_INT16 ? 16 : 32;
 }
@@ -164,13 +134,13 @@ static unsigned width_of(enum sml_wire wire)
 static void to_lanes(const struct sim_call *call, const void *elements, uint32_t count,
 		     int32_t exponent, unsigned n_ranks, void *lanes)
 {
-	unsigned width = width_of(call->wire);
+	int width = width_of(call->wire);
 
 	if (call->type == SML_FLOAT64)
 		(width < 32 ? sml_double_quantize_int16
 			    : sml_double_quantize_int32)(elements, count, exponent, n_ranks, lanes);
 	else
-		quantize_block(width, call->type, elements, count, exponent, n_ranks, lanes);
+		quantize(width, call->type, elements, count, exponent, n_ranks, lanes);
 }
 
 static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t count,
@@ -182,8 +152,7 @@ static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t 
 		(width < 32 ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
 			lanes, count, exponent, n_ranks, divisor, result);
 	else
-		dequantize_block(width, call->type, lanes, count, exponent, n_ranks, divisor,
-				 result);
+		dequantize(width, call->type, lanes, count, exponent, n_ranks, divisor, result);
 }
 
 static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsigned n_ranks,
@@ -240,8 +209,7 @@ static void reference_rounded_block(const struct sim_call *call, uint32_t count,
 	if (call->type == SML_FLOAT64)
 		sml_double_dequantize_int16(lanes, count, exponent, 1u << shift, divisor, result);
 	else
-		dequantize_block(width, call->type, lanes, count, exponent, 1u << shift, divisor,
-				 result);
+		dequantize(width, call->type, lanes, count, exponent, 1u << shift, divisor, result);
 }
 
 /* One block of block floating point; the ranks are added one after another. */
@@ -420,8 +388,8 @@ static bool wins(const struct sim_call *call, const uint8_t *b, const uint8_t *a
 
 		return call->op == SML_MAX ? x > y : x < y;
 	}
-	f = double_at(call->type, b, 0);
-	g = double_at(call->type, a, 0);
+	f = ref_load(call->type, b, 0);
+	g = ref_load(call->type, a, 0);
 	if (isnan(g) || isnan(f))
 		return isnan(f) && !isnan(g);
 	if (f == g) /* -0 is below +0 */
@@ -504,7 +472,7 @@ bool sim_equal(enum sml_type type, const void *a, const void *b, size_t count)
 			      *y = (const uint8_t *)b + i * bytes;
 
 		if (memcmp(x, y, bytes) != 0 &&
-		    !(isnan(double_at(type, x, 0)) && isnan(double_at(type, y, 0))))
+		    !(isnan(ref_load(type, x, 0)) && isnan(ref_load(type, y, 0))))
 			return false;
 	}
 	return true;

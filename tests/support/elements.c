@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See elements.h. Half types are written here in a simple way, not by the core's code. */
+/* See elements.h. Floats are written in a simple way, not by the core's code. */
 #include "support/elements.h"
 
 #include <math.h>
 #include <stdint.h>
 
 #include "core/element.h"
-#include "sim/floats.h"
+#include "support/quantize_reference.h"
 
 int element_value(int rank, size_t i, unsigned salt)
 {
@@ -16,24 +16,10 @@ int element_value(int rank, size_t i, unsigned salt)
 	return (int)(x % 201) - 100;
 }
 
-static uint16_t to_half(float x)
-{
-	uint32_t bits = sml_bits_of(x);
-
-	if (x == 0)
-		return 0;
-	return (uint16_t)((bits >> 16 & 0x8000) | ((bits >> 23 & 0xff) - 112) << 10 |
-			  (bits >> 13 & 0x3ff));
-}
-
 void element_put(void *buffer, enum sml_type type, size_t i, int value)
 {
-	if (type == SML_FLOAT32)
-		((sml_any_u32 *)buffer)[i] = sml_bits_of((float)value);
-	else if (type == SML_FLOAT16)
-		((sml_any_u16 *)buffer)[i] = to_half((float)value);
-	else if (type == SML_BFLOAT16)
-		((sml_any_u16 *)buffer)[i] = (uint16_t)(sml_bits_of((float)value) >> 16);
+	if (type == SML_FLOAT32 || type == SML_FLOAT16 || type == SML_BFLOAT16)
+		ref_store(type, buffer, i, value);
 	else if (type == SML_INT32)
 		((sml_any_u32 *)buffer)[i] = (uint32_t)value;
 	else

@@ -42,19 +42,6 @@ static inline double random_unit(void)
 	return ldexp((double)(random_bits() >> 11), -52) - 1;
 }
 
-/* Every finite bit pattern equally likely. */
-static inline double any_double(void)
-{
-	uint64_t bits;
-	double value;
-
-	do {
-		bits = random_bits();
-		memcpy(&value, &bits, 8);
-	} while (!isfinite(value));
-	return value;
-}
-
 static inline void seed_is_set(void)
 {
 	const char *text = getenv("SML_TEST_SEED");
@@ -76,31 +63,40 @@ enum kind {
 
 static inline double largest_of_type(enum sml_type type)
 {
-	return type == SML_FLOAT16 ? 65504 : type == SML_BFLOAT16 ? 0x1.fep127 : 0x1.fffffep127;
+	return type == SML_FLOAT64    ? 0x1.fffffffffffffp1023
+	       : type == SML_FLOAT16  ? 65504
+	       : type == SML_BFLOAT16 ? 0x1.fep127
+				      : 0x1.fffffep127;
 }
 
 static inline void fill_random(enum sml_type type, enum kind kind, void *elements, size_t count)
 {
-	int smallest = type == SML_FLOAT16 ? -24 : type == SML_BFLOAT16 ? -133 : -149;
-	int range = type == SML_FLOAT16 ? 38 : 250;
+	int smallest = type == SML_FLOAT64    ? -1074
+		       : type == SML_FLOAT16  ? -24
+		       : type == SML_BFLOAT16 ? -133
+					      : -149;
+	/* Sums of limbs are exact over few powers of two. */
+	int lowest = type == SML_FLOAT64 && random_below(2) ? -100 : smallest;
+	int range = lowest == -100 ? 200 : lowest == -1074 ? 2000 : type == SML_FLOAT16 ? 38 : 250;
 
 	for (size_t i = 0; i < count; i++) {
 		double value = random_unit();
 
 		switch (kind) {
 		case SPREAD:
-			value = ldexp(value, smallest + (int)random_below((unsigned)range));
+			value = ldexp(value, lowest + (int)random_below((unsigned)range));
 			break;
 		case PATTERNS:
 			do {
-				uint32_t bits = (uint32_t)random_bits();
+				uint64_t bits = random_bits();
 
 				memcpy((char *)elements + ref_bytes(type) * i, &bits,
 				       ref_bytes(type));
 			} while (!isfinite(ref_load(type, elements, i)));
 			continue;
 		case SUBNORMAL:
-			value = ldexp(value, smallest + 6);
+			value = ldexp(value,
+				      smallest + (type == SML_FLOAT64 ? (int)random_below(60) : 6));
 			break;
 		case HUGE_ONES:
 			value = copysign(largest_of_type(type) * (1 - fabs(value) / 8), value);

@@ -10,13 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/quantize.h"
 #include "sim/floats.h"
 #include "switchml.h"
 
 static inline size_t ref_bytes(enum sml_type type)
 {
-	return type == SML_FLOAT32 || type == SML_INT32 ? 4 : 2;
+	return type == SML_FLOAT64 ? 8 : type == SML_FLOAT32 || type == SML_INT32 ? 4 : 2;
 }
 
 static inline unsigned ref_headroom(unsigned n_ranks)
@@ -57,6 +56,10 @@ static inline void ref_store(enum sml_type type, void *elements, size_t i, doubl
 	uint32_t nan = 0x7fc00000;
 	uint16_t half;
 
+	if (type == SML_FLOAT64) {
+		memcpy((char *)elements + 8 * i, &value, 8);
+		return;
+	}
 	if (type == SML_FLOAT32) {
 		memcpy((char *)elements + 4 * i, isnan(value) ? (void *)&nan : (void *)&single, 4);
 		return;
