@@ -87,7 +87,6 @@ static void note_admitted(struct peer *peer, const SmlControl__Admitted *admitte
 static void note_join(struct peer *peer, const SmlControl__Join *join)
 {
 	peer->shards = (uint8_t)join->shards;
-	peer->shards = (uint8_t)join->shards;
 	for (size_t i = 0; i < 2; i++)
 		peer->ports[i] = i < join->n_stripe_ports ? (uint16_t)join->stripe_ports[i] : 0;
 }

@@ -107,33 +107,24 @@ static void report_stalls(unsigned peer)
 	jobs_say_empty(peer, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT);
 }
 
-static unsigned count(unsigned peer, SmlControl__Envelope__BodyCase body)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < world.peers[peer].n_said; i++)
-		n += world.peers[peer].said[i]->body_case == body;
-	return n;
-}
-
 /* 12 MB of reports that nobody had requested took 590 MB in a training process. */
 WORLD_TEST(a_report_is_passed_once_for_each_question)
 {
 	jobs_start_embedded();
 	report_stalls(0);
-	assert_int_equal(count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
+	assert_int_equal(jobs_count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 0);
 	ask_for_stalls(1);
 	for (unsigned i = 0; i < 20; i++)
 		report_stalls(0);
-	assert_int_equal(count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
+	assert_int_equal(jobs_count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 1);
 	/* The other stripe's report is passed on, too. */
 	report_stalls(1);
-	assert_int_equal(count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
+	assert_int_equal(jobs_count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 2);
 	/* The peer may ask again. */
 	jobs_wait(SML_SECOND_NS);
 	ask_for_stalls(1);
 	report_stalls(0);
-	assert_int_equal(count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 3);
+	assert_int_equal(jobs_count(1, SML_CONTROL__ENVELOPE__BODY_STALL_REPORT), 3);
 }
 
 /* A rank that has not answered the last question is not asked again. */
@@ -144,10 +135,10 @@ WORLD_TEST(a_rank_is_asked_once_at_a_time)
 		ask_for_stalls(1);
 		jobs_wait(SML_SECOND_NS);
 	}
-	assert_int_equal(count(0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 1);
+	assert_int_equal(jobs_count(0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 1);
 	report_stalls(0);
 	ask_for_stalls(1);
-	assert_int_equal(count(0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 2);
+	assert_int_equal(jobs_count(0, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST), 2);
 }
 
 WORLD_TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
@@ -165,10 +156,10 @@ WORLD_TEST(a_peer_that_does_not_read_is_told_only_what_it_must_know)
 		jobs_wait(SML_SECOND_NS);
 	}
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(count(1, optional[i]), 0);
+		assert_int_equal(jobs_count(1, optional[i]), 0);
 	jobs_leave(0);
 	jobs_leave(1);
-	assert_int_equal(count(1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
+	assert_int_equal(jobs_count(1, SML_CONTROL__ENVELOPE__BODY_LEFT), 1);
 }
 
 JOBS_TEST(stopping_the_switch_is_told_to_all)

@@ -590,7 +590,6 @@ WORLD_TEST(a_change_that_finds_no_room_holds_the_place_once)
 	}
 	status = jobs_status();
 	assert_int_equal(status->kept_jobs, 1);
-	sml_control__status__free_unpacked(status, NULL);
 	join_next(13, 0, tag);
 	assert_string_equal(jobs_refusal(13), "");
 	assert_int_equal(world.jobs.n_kept, 0);

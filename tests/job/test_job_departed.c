@@ -14,12 +14,7 @@
 
 static unsigned n_asked(unsigned peer)
 {
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < world.peers[peer].n_said; i++)
-		n += world.peers[peer].said[i]->body_case ==
-		     SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST;
-	return n;
+	return jobs_count(peer, SML_CONTROL__ENVELOPE__BODY_STALL_REQUEST);
 }
 
 static const char died[] = "rank 1 (host testhost, pid 1001) died after it had asked to leave, but "
@@ -170,5 +165,5 @@ JOBS_TEST(ranks_behind_one_leaf_do_not_wait_for_a_leaver_that_died)
 		jobs_wait(SML_TICK_NS);
 	}
 	assert_int_equal(world.jobs.n_jobs, 0);
-	assert_true(tree_was_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_non_null(tree_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }

@@ -25,7 +25,6 @@ static void expect_change(const char *others)
 	jobs_join(1, following(1, "a", 7));
 	status = jobs_status();
 	assert_int_equal(status->jobs[0]->joined + status->jobs[0]->left, 0);
-	sml_control__status__free_unpacked(status, NULL);
 	jobs_join(2, following(0, "a", 7));
 	status = jobs_status();
 	assert_int_equal(status->n_jobs, 1);
@@ -33,7 +32,6 @@ static void expect_change(const char *others)
 	assert_int_equal(status->jobs[0]->changes, 8);
 	assert_int_equal(status->jobs[0]->joined, *others ? 2 : 1);
 	assert_int_equal(status->jobs[0]->left, *others ? 3 : 2);
-	sml_control__status__free_unpacked(status, NULL);
 	/* All of them say so when this job is followed. */
 	for (unsigned peer = 0; peer < 3; peer++)
 		assert_int_equal(jobs_admitted(peer)->changes, 8);
@@ -56,7 +54,6 @@ JOBS_TEST(a_job_that_follows_none_has_no_changes)
 	assert_string_equal(status->jobs[0]->follows, "");
 	assert_int_equal(status->jobs[0]->changes + status->jobs[0]->joined + status->jobs[0]->left,
 			 0);
-	sml_control__status__free_unpacked(status, NULL);
 }
 
 JOBS_TEST(the_name_of_the_job_before_is_checked)

@@ -326,7 +326,6 @@ WORLD_TEST(a_leaf_shows_its_ranks_in_order_and_counts_each_host_once)
 	assert_true(job->workers[1]->waited_ms == 30 && job->workers[3]->waited_ms == 0);
 	assert_int_equal(job->n_served, 1);
 	assert_int_equal(job->served[0]->contributions, 80);
-	sml_control__status__free_unpacked(status, NULL);
 }
 
 /* Rank 0 is here, and rank 1 at a leaf of this leaf. */
@@ -357,7 +356,6 @@ WORLD_TEST(a_leaf_shows_its_stripe_and_what_its_leaf_contributes)
 	assert_string_equal(job->workers[1]->leaf, "rack:28500");
 	assert_int_equal(job->workers[0]->contributions, 5);
 	assert_int_equal(job->workers[1]->contributions, 0);
-	sml_control__status__free_unpacked(status, NULL);
 }
 
 WORLD_TEST(a_leaf_has_room_for_64_children_too)

@@ -54,7 +54,6 @@ WORLD_TEST(a_leaf_is_one_child_that_stands_for_its_ranks)
 	assert_non_null(admitted);
 	assert_true(admitted->admitted->cookie == 0 && admitted->admitted->tag == 0);
 	assert_true(admitted->admitted->report_tag == jobs_admitted(1)->report_tag);
-	sml_control__envelope__free_unpacked(admitted, NULL);
 }
 
 WORLD_TEST(a_leaf_and_a_rank_renew_their_own_addresses)
@@ -89,7 +88,7 @@ WORLD_TEST(a_job_starts_when_its_leaves_are_ready_too)
 	tree_leaf_ready(0, 128);
 	assert_int_equal(jobs_received(1, SML_CONTROL__ENVELOPE__BODY_START)->start->lanes, 128);
 	assert_non_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_START));
-	assert_true(tree_was_relayed(0, 71, SML_CONTROL__ENVELOPE__BODY_START));
+	assert_non_null(tree_relayed(0, 71, SML_CONTROL__ENVELOPE__BODY_START));
 }
 
 /* A rank says that it is a leaf which cannot serve the job, and so does one at a leaf. */
@@ -118,7 +117,6 @@ WORLD_TEST(a_death_behind_a_leaf_is_told_to_all)
 	told = tree_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT);
 	assert_non_null(told);
 	assert_int_equal(told->abort->error, SML_ERROR_RANK_DIED);
-	sml_control__envelope__free_unpacked(told, NULL);
 	assert_non_null(jobs_received(0, SML_CONTROL__ENVELOPE__BODY_ABORT));
 	/* The leaf's operator reads what the root's does. */
 	jobs_assert_refused(0, "failed: rank");
@@ -172,7 +170,7 @@ WORLD_TEST(a_leaf_of_a_leaf_that_dies_is_no_death_of_a_rank)
 	tree_relay_end(0, 71, true);
 	assert_string_equal(jobs_refusal(1), "");
 	assert_true(world.peers[1].ended);
-	assert_false(tree_was_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
+	assert_null(tree_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_ABORT));
 }
 
 /* At half of the ranks' heartbeat, which is before any of them counts as dead. */
@@ -218,7 +216,7 @@ WORLD_TEST(a_leaf_speaks_only_for_its_own_ranks)
 	assert_null(jobs_received(1, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	ranks[1] = 1;
 	jobs_say(0, sml_envelope_of(tree_leaf_job(0)->job_number, MISMATCH, mismatch, &mismatch));
-	assert_true(tree_was_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
+	assert_non_null(tree_relayed(0, 70, SML_CONTROL__ENVELOPE__BODY_DESCRIBE));
 	/* A leaf without a rank in the job. */
 	tree_attach(2, 4096);
 	jobs_say(2, message_without_fields(SML_CONTROL__ENVELOPE__BODY_ABORT,
@@ -355,7 +353,6 @@ JOBS_TEST(the_root_shows_the_way_to_each_rank)
 	/* Nobody knows yet who will send for whom. */
 	status = jobs_status();
 	assert_int_equal(status->jobs[0]->workers[0]->sender, 0);
-	sml_control__status__free_unpacked(status, NULL);
 	jobs_join(1, jobs_join_message("tree", 2, 3));
 	world.plane.contributions[0] = world.plane.contributions[1] = 40;
 	world.plane.waited_ms[0] = 39;
@@ -373,7 +370,6 @@ JOBS_TEST(the_root_shows_the_way_to_each_rank)
 	assert_string_equal(job->branches[0]->leaf, "rack:28500");
 	assert_true(job->branches[0]->ranks == 2 && job->branches[0]->contributions == 40 &&
 		    job->branches[0]->waited_ms == 39);
-	sml_control__status__free_unpacked(status, NULL);
 }
 
 JOBS_TEST(a_leaf_that_names_itself_wrongly_later_is_told_why)

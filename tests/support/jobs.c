@@ -304,6 +304,15 @@ void jobs_wait(uint64_t ns)
 
 /* ---- messages to peers ---- */
 
+unsigned jobs_count(unsigned peer, SmlControl__Envelope__BodyCase body)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < world.peers[peer].n_said; i++)
+		n += world.peers[peer].said[i]->body_case == body;
+	return n;
+}
+
 const SmlControl__Envelope *jobs_received(unsigned peer, SmlControl__Envelope__BodyCase body)
 {
 	const struct jobs_peer *to = &world.peers[peer];
@@ -347,10 +356,12 @@ const SmlControl__Admitted *jobs_admitted(unsigned peer)
 
 SmlControl__Status *jobs_status(void)
 {
+	static SmlControl__Status *status;
 	size_t n;
 	uint8_t *bytes = sml_jobs_pack_status(&world.jobs, world.now_ns, &n);
-	SmlControl__Status *status = sml_control__status__unpack(NULL, n, bytes);
 
+	sml_control__status__free_unpacked(status, NULL);
+	status = sml_control__status__unpack(NULL, n, bytes);
 	sml_assert(status != NULL);
 	free(bytes);
 	return status;

@@ -38,7 +38,7 @@ extern struct jobs_world {
 	char info[2 * SML_SENTENCE_BYTES];    /* the last line there that is no warning */
 } world;
 
-/* What it says of itself; the caller frees it. */
+/* What it says of itself, until the next call. */
 SmlControl__Status *jobs_status(void);
 
 /* Make a switch with these limits. ranks_have_slots: rank 0's port instead of a switch. */
@@ -90,7 +90,8 @@ void jobs_wait_silently(uint64_t ns);
 /* The switch does not run for this long. */
 void jobs_pause(uint64_t ns);
 
-/* The last message of this kind to the peer, or NULL. */
+/* How many messages of this kind the peer got; and the last one, or NULL. */
+unsigned jobs_count(unsigned peer, SmlControl__Envelope__BodyCase body);
 const SmlControl__Envelope *jobs_received(unsigned peer, SmlControl__Envelope__BodyCase body);
 /* The reason for which the peer was refused; "": it was not refused. */
 const char *jobs_refusal(unsigned peer);

@@ -82,29 +82,21 @@ void tree_relay_end(unsigned leaf, uint32_t number, bool leaf_died)
 SmlControl__Envelope *tree_relayed(unsigned leaf, uint32_t number,
 				   SmlControl__Envelope__BodyCase body)
 {
+	static SmlControl__Envelope *inner;
+
 	for (unsigned i = world.peers[leaf].n_said; i-- > 0;) {
 		const SmlControl__Envelope *said = world.peers[leaf].said[i];
-		SmlControl__Envelope *inner;
 
 		if (said->body_case != SML_CONTROL__ENVELOPE__BODY_RELAY ||
 		    said->relay->peer != number || said->relay->over)
 			continue;
+		sml_control__envelope__free_unpacked(inner, NULL);
 		inner = sml_control__envelope__unpack(NULL, said->relay->message.len,
 						      said->relay->message.data);
 		if (inner->body_case == body)
 			return inner;
-		sml_control__envelope__free_unpacked(inner, NULL);
 	}
 	return NULL;
-}
-
-bool tree_was_relayed(unsigned leaf, uint32_t number, SmlControl__Envelope__BodyCase body)
-{
-	SmlControl__Envelope *message = tree_relayed(leaf, number, body);
-	bool was = message != NULL;
-
-	sml_control__envelope__free_unpacked(message, NULL);
-	return was;
 }
 
 const SmlControl__Relay *tree_end(unsigned leaf, uint32_t number)

@@ -34,10 +34,10 @@ void tree_run_two(unsigned leaf, unsigned peer);
 /* The rank's connection to the leaf has ended. */
 void tree_relay_end(unsigned leaf, uint32_t number, bool leaf_died);
 
-/* The leaf's last message of this kind for the rank, or NULL if there is none; to be freed. */
+/* The leaf's last message of this kind for the rank, or NULL if there is none; until the next call.
+ */
 SmlControl__Envelope *tree_relayed(unsigned leaf, uint32_t number,
 				   SmlControl__Envelope__BodyCase body);
-bool tree_was_relayed(unsigned leaf, uint32_t number, SmlControl__Envelope__BodyCase body);
 /* The last message to this peer that the rank's connection ends, or ended; NULL: there is none. */
 const SmlControl__Relay *tree_end(unsigned leaf, uint32_t number);
 
