@@ -242,6 +242,7 @@ struct sml_jobs {
 	const struct sml_tree_events *tree;
 	uint64_t now_ns; /* of the input that is being handled */
 	uint64_t begun_ns;
+	uint64_t away_ns, back_ns; /* how long its last absence was; and when it ended */
 	struct sml_job *jobs[SML_MAX_JOBS];
 	struct sml_job *over; /* jobs that can be freed after this input */
 	uint32_t n_jobs, n_members, slots_in_use;

@@ -125,14 +125,19 @@ WORLD_TEST(a_rank_that_left_is_not_dead_either)
 }
 
 /* Whether rank 0 only closes its connection, or says first that it gives this switch up. */
-static void open_paused(void (*give_up)(unsigned))
+static void give_up_opening(void (*give_up)(unsigned))
 {
-	jobs_join_all(0, "a", 2);
 	assert_non_null(jobs_admitted(0));
-	jobs_pause(LONG_NS);
 	give_up(0);
 	assert_true(world.peers[1].ended);
 	assert_null(jobs_received(1, SML_CONTROL__ENVELOPE__BODY_ABORT));
+}
+
+static void open_paused(void (*give_up)(unsigned))
+{
+	jobs_join_all(0, "a", 2);
+	jobs_pause(LONG_NS);
+	give_up_opening(give_up);
 }
 
 JOBS_TEST(an_opening_job_is_released_too)
@@ -143,6 +148,26 @@ JOBS_TEST(an_opening_job_is_released_too)
 JOBS_TEST(an_opening_job_whose_rank_says_that_it_gives_up_is_released_too)
 {
 	open_paused(jobs_leave);
+}
+
+/* All that it said is read when the switch goes on, and its Join was the last. */
+JOBS_TEST(who_came_while_the_switch_did_not_run_and_left_ends_no_job)
+{
+	jobs_join(1, jobs_join_message("a", 1, 2));
+	jobs_pause(LONG_NS);
+	jobs_join(0, jobs_join_message("a", 0, 2));
+	give_up_opening(jobs_leave);
+}
+
+/* It says nothing, because the job may have started; and here it has, with its late Ready. */
+JOBS_TEST(who_was_ready_at_a_paused_switch_and_went_has_not_died)
+{
+	jobs_join_all(0, "a", 2);
+	jobs_ready(1);
+	jobs_pause(LONG_NS);
+	jobs_ready(0);
+	assert_non_null(jobs_received(1, SML_CONTROL__ENVELOPE__BODY_START));
+	give_up_opening(jobs_hang_up);
 }
 
 /* No other process can take over rank 0's port, so the job ends; but rank 0 is named. */

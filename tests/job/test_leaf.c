@@ -167,29 +167,38 @@ WORLD_TEST(a_rank_that_waits_at_a_leaf_makes_room_for_one_that_resumes)
 }
 
 /* A rank that gives it up then closes its connection, or says first that it leaves. */
-static void come_back(void (*give_up)(unsigned))
+static void come_back(void (*give_up)(unsigned), bool comes_meanwhile)
 {
+	const SmlControl__Relay *end;
 	unsigned n_said;
 	uint32_t number;
 
-	be_leaf(1, &number);
+	be_leaf(comes_meanwhile ? 0 : 1, &number);
 	n_said = world.peers[0].n_said;
 	jobs_pause(6 * SML_SECOND_NS);
+	if (comes_meanwhile)
+		jobs_join(1, jobs_join_message("tree", 0, 1));
 	give_up(1);
 	assert_int_equal(world.peers[0].said[n_said]->body_case, SML_CONTROL__ENVELOPE__BODY_LEAF);
 	assert_int_equal(world.peers[0].said[n_said]->leaf->away_ms, 6000);
-	assert_non_null(tree_end(0, number));
+	end = tree_end(0, last_number());
+	assert_true(end != NULL && end->leaf_died);
 	assert_int_equal(world.jobs.leaf.up.ranks.n, 0);
 }
 
 WORLD_TEST(a_leaf_says_first_for_how_long_it_did_not_run)
 {
-	come_back(jobs_hang_up);
+	come_back(jobs_hang_up, false);
 }
 
 WORLD_TEST(a_leaf_that_did_not_run_relays_no_leave)
 {
-	come_back(jobs_leave);
+	come_back(jobs_leave, false);
+}
+
+WORLD_TEST(a_leaf_to_which_a_rank_came_while_it_did_not_run_relays_no_leave)
+{
+	come_back(jobs_leave, true);
 }
 
 WORLD_TEST(a_rank_that_begins_makes_nobody_leave_a_leaf)

@@ -173,6 +173,8 @@ const char *sml_jobs_reject(const struct sml_jobs *jobs, const struct sml_peer *
  */
 
 #define ABSENCE_NS (SML_BEAT_NS + SML_TICK_NS)
+/* After an absence, all that came meanwhile is read within. */
+#define LATE_NS (SML_SECOND_NS / 2)
 
 static void shift_job_deadlines(struct sml_job *job, uint64_t away_ns)
 {
@@ -220,6 +222,13 @@ static void shift_deadlines(struct sml_jobs *jobs, uint64_t away_ns)
 	shift_leaf_deadlines(jobs, away_ns);
 }
 
+/* Whether any peer could notice that this switch does not run. */
+static bool has_dependents(const struct sml_jobs *jobs)
+{
+	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->survivors != NULL ||
+	       jobs->branches != NULL || jobs->leaf.up.peer != NULL;
+}
+
 /* Note the time of the input that is handled now. It may show an absence. */
 static void set_time(struct sml_jobs *jobs, uint64_t now_ns)
 {
@@ -227,15 +236,20 @@ static void set_time(struct sml_jobs *jobs, uint64_t now_ns)
 
 	sml_assert(now_ns >= jobs->now_ns);
 	jobs->now_ns = now_ns;
-	if (away_ns >= ABSENCE_NS)
-		shift_deadlines(jobs, away_ns);
+	if (away_ns < ABSENCE_NS || !has_dependents(jobs))
+		return;
+	shift_deadlines(jobs, away_ns);
+	jobs->away_ns = away_ns;
+	jobs->back_ns = now_ns;
 }
 
-/* Whether any peer could notice that this switch does not run. */
-static bool has_dependents(const struct sml_jobs *jobs)
+/* It may have come, and given this switch up, during the absence: then it is doubted, too. */
+static void note_join(const struct sml_jobs *jobs, struct sml_peer *peer,
+		      const SmlControl__Join *join)
 {
-	return jobs->n_jobs > 0 || jobs->applicants != NULL || jobs->survivors != NULL ||
-	       jobs->branches != NULL || jobs->leaf.up.peer != NULL;
+	peer->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, join);
+	if (jobs->now_ns - jobs->back_ns < LATE_NS)
+		sml_peer_doubt(peer, peer->heartbeat_ms, jobs->away_ns);
 }
 
 /* ---- inputs ---- */
@@ -307,7 +321,7 @@ static void take_ranks(struct sml_jobs *jobs, struct sml_peer *peer,
 		       const SmlControl__Envelope *message)
 {
 	if (message->body_case == SML_CONTROL__ENVELOPE__BODY_JOIN)
-		peer->heartbeat_ms = sml_jobs_heartbeat_ms(jobs, message->join);
+		note_join(jobs, peer, message->join);
 	if (peer->survived != 0) {
 		take_survivors(jobs, peer, message);
 	} else if (message->body_case == SML_CONTROL__ENVELOPE__BODY_LEAVE &&
