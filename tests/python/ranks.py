@@ -7,40 +7,12 @@ import importlib
 import inspect
 import multiprocessing
 import os
-import socket
 import traceback
 
+from ports import free_port
 from switches import enter
 
 SPAWN = multiprocessing.get_context("spawn")
-
-
-_kept = []
-
-
-def free_port():
-    """A TCP port for a server of a test, and for nobody else until the tests end. So is the next
-    one, which rank 0 has if this is a launcher's MASTER_PORT.
-
-    The kernel gives a port that is bound to nobody. Who asks for this one gets it all the same, as
-    long as both have SO_REUSEADDR, and only one listens.
-    """
-    while True:
-        port = _keep(0)
-        if _keep(port + 1):
-            return port
-
-
-def _keep(port):
-    """The port, or 0 if another has it."""
-    tcp = socket.socket()
-    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    _kept.append(tcp)
-    try:
-        tcp.bind(("127.0.0.1", port))
-    except (OSError, OverflowError):  # the last port has no next one
-        return 0
-    return tcp.getsockname()[1]
 
 
 def _trace_of(error):

@@ -11,8 +11,8 @@ from switchml.torch._joining.rendezvous import kept_port
 
 
 def free_pair():
-    """Two neighboring ports that nobody listens on, as a range."""
-    for first in range(20000, 32000, 2):
+    """Two neighboring ports that nobody listens on, as a range: above those of tests in C."""
+    for first in range(28600, 32000, 2):
         with ExitStack() as held:
             try:
                 for port in (first, first + 1):
