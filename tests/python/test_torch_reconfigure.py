@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Groups whose ranks change: members that leave, die, and join (docs/elastic.md)."""
 
+import operator
 import os
 import signal
 import threading
@@ -262,17 +263,20 @@ def leftovers(rank):
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
 
+def await_few_leftovers(rank, before):
+    """Threads that drop what was replaced may take long on a busy machine."""
+    few = before[0] + 30, before[1] + 15
+    poll(lambda: all(map(operator.le, leftovers(rank), few)), SECONDS)
+    assert all(map(operator.le, leftovers(rank), few)), (before, leftovers(rank))
+
+
 def test_many_changes_leave_nothing_behind(members):
     members.check(0, 1, 2, 3)
     before = members.call(leftovers)
     for _ in range(10):
         members.reconfigure([0, 1, 2, 3])
     members.check(0, 1, 2, 3)
-    for (fds, tasks), (fds_before, tasks_before) in zip(
-        members.call(leftovers), before, strict=True
-    ):
-        assert fds <= fds_before + 30, (fds_before, fds)
-        assert tasks <= tasks_before + 15, (tasks_before, tasks)
+    members.call(await_few_leftovers, before)
 
 
 def who_drops_gloo(rank, uuid, handles):
