@@ -99,28 +99,7 @@ wait "${pids[@]}"
 ! grep -q waiting well.*
 say $? "a job that nobody waits in says nothing" well.*
 
-# ---- a rank that has stopped in the middle of a job: the others wait in a call ----
-# The stopped rank, a job, and its ranks' switches.
-expect_late() {
-	local late=$1
-	job=$2
-	under_way "${@:2}"
-	kill -STOP "${pids[$late]}"
-	expect "a rank waits in a call of job $job" "$job.$((1 - late))" \
-		"waiting [0-9]* s $most for rank $late of 2 ($host, pid [0-9]*.*) in job \"$job\", [a-z-]* [0-9]*"
-	kill -CONT "${pids[$late]}"
-	all_run
-	say $? "job $job goes on" "$job".*
-	kill "${pids[0]}"
-	ends_well "and ends well" "$job"
-}
-
-for SWITCHML_SHARED_MEMORY in 0 1; do
-	expect_late 1 "stopped$SWITCHML_SHARED_MEMORY" root root
-	expect_late 0 "first$SWITCHML_SHARED_MEMORY" a a
-	expect_late 1 "tree$SWITCHML_SHARED_MEMORY" root a
-done
-
+# ---- a rank that has stopped in the middle of a job: the others wait in a call (test_late.c has each form) ----
 # Where the ranks have the slots, rank 0 passes questions on: it cannot if it has stopped. What ranks of one host share,
 # the others can see.
 unset SWITCHML_SWITCH

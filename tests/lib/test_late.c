@@ -126,15 +126,18 @@ static struct job prepare(const struct job *form, const char *name, struct laten
 
 /*
  * With the first rank late, and with the others. If rank 1 is alone, it cannot know which of the
- * others, who share memory, is late; nor do they know anything of it while one of them is late.
+ * others, who share memory, is late; nor do they know anything of it while one of them is late. A
+ * root knows of its leaf's host only that it is late.
  */
 static void expect_in(struct job form)
 {
 	struct lateness first, others;
 	struct job jobs[] = {
-		prepare(&form, "first", &first, 1, "rank 0"),
-		form.alone ? prepare(&form, "others", &others, 4, "rank 2")
-			   : prepare(&form, "others", &others, 6, "ranks 1 and 2"),
+		form.switch_addresses ? prepare(&form, "first", &first, 3, "ranks 0 and 1")
+				      : prepare(&form, "first", &first, 1, "rank 0"),
+		form.alone || form.switch_addresses
+			? prepare(&form, "others", &others, 4, "rank 2")
+			: prepare(&form, "others", &others, 6, "ranks 1 and 2"),
 	};
 
 	run_jobs(jobs, 2);
@@ -142,7 +145,8 @@ static void expect_in(struct job form)
 	expect_said(&others.said, 1);
 }
 
-static char one[64], two[130]; /* switches */
+static char one[64], two[130], rack[64]; /* switches */
+static const char *const tree[] = {rack, rack, one};
 
 static const struct job forms[] = {
 	{.switch_address = one},
@@ -152,6 +156,8 @@ static const struct job forms[] = {
 	{.host_group = true},
 	{.host_group = true, .switch_address = one},
 	{.host_group = true, .switch_address = one, .alone = 1 << 1},
+	{.switch_addresses = tree},
+	{.host_group = true, .switch_addresses = tree},
 };
 #define N_FORMS (sizeof(forms) / sizeof(forms[0]))
 
@@ -163,6 +169,7 @@ static uint16_t open_switches(void)
 
 	serve_udp(other);
 	snprintf(two, sizeof(two), "%s,%s", one, other);
+	serve_leaf(one, rack);
 	return port;
 }
 
