@@ -269,14 +269,10 @@ exec 8>&-
 
 # ---- doctor --peers on one host: no paths, and so no MTU ----
 doctor_on_one_host() {
-	local meeting rank peers=() status
+	local meeting pids status
 	meeting=$(steady_address)
-	for rank in 0 1; do
-		env RANK=$rank WORLD_SIZE=2 MASTER_ADDR="${meeting%:*}" MASTER_PORT="${meeting##*:}" \
-			timeout 60 "$switchml" doctor --peers >"$work/peers.$rank" 2>&1 &
-		peers[rank]=$!
-	done
-	wait "${peers[0]}" && wait "${peers[1]}"
+	begin_ranks 2 peers MASTER_ADDR="${meeting%:*}" MASTER_PORT="${meeting##*:}" timeout 60 "$switchml" doctor --peers
+	end_well "${pids[@]}"
 	status=$?
 	cp "$work/peers.0" "$work/out"
 	if [ $status = 0 ] && grep -Eq '^host +ranks .* mtu$' "$work/out" &&

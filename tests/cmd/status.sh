@@ -120,14 +120,8 @@ kill $switch
 wait $switch 2>/dev/null
 
 # ---- where ranks have the slots ----
-export SWITCHML_SWITCH=embedded SWITCHML_MASTER_ADDR=${address%:*} SWITCHML_MASTER_PORT=${address##*:} \
-	SWITCHML_WORLD_SIZE=3
-pids=()
-for rank in 0 1 2; do
-	SWITCHML_RANK=$rank "$switchml" bench --job own -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20 \
-		>"$work/own.$rank" 2>&1 &
-	pids+=($!)
-done
+export SWITCHML_SWITCH=embedded SWITCHML_MASTER_ADDR=${address%:*} SWITCHML_MASTER_PORT=${address##*:}
+begin_ranks 3 own "$switchml" bench --job own -b 64K -e 64K -w 0 -n 1 -c 0 --seconds 1000 --pause 20
 await job_is "$address" own running
 : >"$work/json"
 "$switchml" status --watch=1 --json >"$work/json" 2>"$work/err" &

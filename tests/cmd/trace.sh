@@ -26,12 +26,9 @@ both_wait() {
 }
 
 # Rank 1 stands still in the middle of the job, and the job ends soon after it goes on.
-for rank in 0 1 2; do
-	SWITCHML_RECORD="trace:$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
-		SWITCHML_SWITCH=$address RANK=$rank WORLD_SIZE=3 timeout 200 "$switchml" bench \
-		-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 --drop 0.1% >"$work/rank.$rank" 2>&1 &
-	pids+=($!)
-done
+begin_ranks 3 rank SWITCHML_RECORD="trace:$work/trace.%r" SWITCHML_HEARTBEAT=60 SWITCHML_JOB=slow \
+	SWITCHML_SWITCH="$address" timeout 200 "$switchml" bench \
+	-b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 --drop 0.1%
 await_under_way slow "$address"
 stopped=$(pgrep -P "${pids[1]}")
 kill -STOP "$stopped"

@@ -29,12 +29,8 @@ right="SWITCHML_JOB_KEY_FILE=key" wrong="SWITCHML_JOB_KEY_FILE=other.key"
 # ---- jobs ----
 
 start_switch switch.out --key-file key
-for r in 0 1 2; do
-	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 "$right" \
-		timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5 >"job.$r" 2>&1 &
-	jobs[r]=$!
-done
-expect_jobs "three ranks with the switch's key" job.0 job.1 job.2
+begin_ranks 3 job SWITCHML_SWITCH="$address" "$right" timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5
+ends_well "three ranks with the switch's key" job
 
 # A switch that has the file from its environment is the same.
 kill "$switch"
@@ -43,25 +39,19 @@ SWITCHML_JOB_KEY_FILE=key start_switch switch.out
 rank rank.out "$right"
 say $? "a switch with the file in its environment" rank.out
 
-port=$(free_port)
-for r in 0 1; do
-	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" "$right" \
-		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
-	jobs[r]=$!
-done
-expect_jobs "rank 0's own switch with a key" embedded.0 embedded.1
+begin_ranks 2 embedded SWITCHML_MASTER_PORT="$(free_port)" "$right" timeout 90 "$switchml" bench -b 4K -e 4K -n 3
+ends_well "rank 0's own switch with a key" embedded
 
 if has_peers; then
 	peers same "$right"
 	say $? "doctor --peers with a key" same.0 same.1
 	expect "doctor --peers with a key" same.0 'ok *trial'
 	peers other "$right" "$wrong" &
-	jobs=($!)
+	pids=($!)
 	peers none "$right" SWITCHML_JOB_KEY_FILE= &
-	jobs+=($!)
+	pids+=($!)
 	peers plain A= "$right" &
-	wait "${jobs[@]}" $!
-	jobs=()
+	wait "${pids[@]}" $!
 	expect "doctor --peers, another key, rank 0" other.0 \
 		'problem *tls *the connection of 127.0.0.1 was refused: it has another job key'
 	expect "doctor --peers, another key, rank 1" other.1 'rank 1: TLS failed: it has another job key'
@@ -136,12 +126,9 @@ while True:
         pass' "${address##*:}" &
 floods+=($!)
 await says other-key.out 'it has another job key'
-for r in 0 1; do
-	env SWITCHML_SWITCH="$address" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_JOB=in-flood "$right" \
-		timeout 120 "$switchml" bench -b 4K -e 256K -f 64 -n 5 --seconds 1 >"job.$r" 2>&1 &
-	jobs[r]=$!
-done
-expect_jobs "a job begins and runs while others flood the switch" job.0 job.1
+begin_ranks 2 job SWITCHML_SWITCH="$address" SWITCHML_JOB=in-flood "$right" \
+	timeout 120 "$switchml" bench -b 4K -e 256K -f 64 -n 5 --seconds 1
+ends_well "a job begins and runs while others flood the switch" job
 several_had_another() {
 	[ "$(grep -c 'it has another job key' other-key.out)" -gt 1 ]
 }

@@ -51,13 +51,9 @@ openssl_refused() {
 tls_switch switch.out switch
 main_address=$address main_switch=$switch
 # shellcheck disable=SC2046
-for r in 0 1 2; do
-	env SWITCHML_SWITCH="localhost:${address##*:}" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=3 \
-		$(as worker authority) timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5 \
-		>"job.$r" 2>&1 &
-	jobs[r]=$!
-done
-expect_jobs "three ranks with TLS, the switch by its name" job.0 job.1 job.2
+begin_ranks 3 job SWITCHML_SWITCH="localhost:${address##*:}" $(as worker authority) \
+	timeout 90 "$switchml" bench -b 4K -e 256K -f 8 -n 5
+ends_well "three ranks with TLS, the switch by its name" job
 
 # shellcheck disable=SC2046
 env $(as worker authority) "$switchml" status --switch "$address" >status.out 2>&1
@@ -77,30 +73,22 @@ fi
 
 # Rank 0's own switch, with a certificate that names the master's address.
 port=$(free_port)
-for r in 0 1; do
-	# shellcheck disable=SC2046
-	env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT=$port $(as switch authority) \
-		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"embedded.$r" 2>&1 &
-	jobs[r]=$!
-done
-expect_jobs "an embedded switch with TLS" embedded.0 embedded.1
+# shellcheck disable=SC2046
+begin_ranks 2 embedded SWITCHML_MASTER_PORT="$port" $(as switch authority) \
+	timeout 90 "$switchml" bench -b 4K -e 4K -n 3
+ends_well "an embedded switch with TLS" embedded
 
 # A name that is not looked up: the other ranks look at rank 0's own switch, too, if that is late.
+own=("" "SWITCHML_SWITCH=$address")
+# shellcheck disable=SC2046
+begin_ranks 2 without SWITCHML_MASTER_PORT="$port" SWITCHML_MASTER_ADDR=localhost $(as local authority) \
+	timeout 90 "$switchml" bench -b 4K -e 4K -n 3
+unset own
 for r in 0 1; do
-	where=$address
-	[ $r = 1 ] || where=
-	# shellcheck disable=SC2046
-	env SWITCHML_SWITCH="$where" SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" \
-		SWITCHML_MASTER_ADDR=localhost $(as local authority) \
-		timeout 90 "$switchml" bench -b 4K -e 4K -n 3 >"without.$r" 2>&1 &
-	jobs[r]=$!
-done
-for r in 0 1; do
-	! wait "${jobs[r]}"
+	! wait "${pids[r]}"
 	expect "a switch for one rank only, and TLS: rank $r" without.$r \
 		'without one: set SWITCHML_SWITCH on all ranks, or on none'
 done
-jobs=()
 
 # The commands of docs/security.md, unchanged except for the switch's names.
 mkdir -p documented && cd documented || exit 1

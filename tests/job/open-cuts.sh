@@ -23,12 +23,7 @@ proxy() {
 
 # Job, list of switches: both of its ranks.
 ranks() {
-	pids=()
-	for r in 0 1; do
-		RANK=$r WORLD_SIZE=2 "$switchml" bench --switch "$2" --job "$1" -b 4 -e 1K -n 5 \
-			>"$1.$r" 2>&1 &
-		pids+=($!)
-	done
+	begin_ranks 2 "$1" "$switchml" bench --switch "$2" --job "$1" -b 4 -e 1K -n 5
 }
 
 switch one

@@ -117,11 +117,7 @@ then_begins "the root dies, and the standby is no tree" root-dies "${at[leaf]}|$
 
 SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT
-pids=()
-for r in 0 1; do
-	RANK=$r WORLD_SIZE=3 "$switchml" bench --job none -b 4 -e 4 >"none.$r" 2>&1 &
-	pids+=($!)
-done
+begin_ranks 2 none WORLD_SIZE=3 "$switchml" bench --job none -b 4 -e 4
 both_wait() {
 	[ "$("$switchml" status --switch "127.0.0.1:$SWITCHML_MASTER_PORT" 2>/dev/null |
 		grep -c ' joined ')" = 2 ]

@@ -54,12 +54,7 @@ ends_well "all sums of the tree were right" tree
 
 SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_ADDR=127.0.0.1 SWITCHML_MASTER_PORT SWITCHML_SHARED_MEMORY=0
-pids=()
-for rank in 0 1 2; do
-	RANK=$rank WORLD_SIZE=3 "$switchml" bench --job none -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 \
-		>"none.$rank" 2>&1 &
-	pids+=($!)
-done
+begin_ranks 3 none "$switchml" bench --job none -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20
 await is_over_or job_is "127.0.0.1:$SWITCHML_MASTER_PORT" none running
 all_run || give_up "the job without a switch is over already"
 kill -STOP "${pids[0]}"

@@ -89,11 +89,9 @@ start_tree() {
 	start_on spine && start_on pod && start_on rack1 && start_on rack2
 }
 
-# Job, switchml bench's options: start its ranks, whose switches are those of the tree.
-start_ranks() {
-	local rank places=()
-	for ((rank = 0; rank < ranks; rank++)); do places+=("$rank=$(address_of "${rank_at[$rank]}")"); done
-	start_at "$@" -- "${places[@]}"
+# For start(): a place is the host of a switch.
+at_place() {
+	echo "ip netns exec $name-$rank env SWITCHML_SWITCH=$(address_of "$1")"
 }
 
 # The bytes that have left a leaf for its parent, then those that came from there.
@@ -105,7 +103,7 @@ uplink_bytes() {
 count_calls() {
 	local host
 	for host in pod rack1 rack2; do mapfile -t "from_$host" < <(uplink_bytes $host); done
-	start_ranks "calls-$1" -b 4M -e 4M -w 0 -c 0 -n "$1"
+	start "calls-$1" -b 4M -e 4M -w 0 -c 0 -n "$1" -- "${rank_at[@]}"
 	expect_success "$1 calls" "${pids[@]}"
 	moved=()
 	for host in pod rack1 rack2; do
@@ -137,7 +135,7 @@ set_mtu() {
 }
 
 sums() {
-	start_ranks "$2" -b 4 -e 256K -f 16 -n 3 -w 1
+	start "$2" -b 4 -e 256K -f 16 -n 3 -w 1 -- "${rank_at[@]}"
 	expect_success "$1" "${pids[@]}"
 }
 

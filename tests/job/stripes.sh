@@ -66,20 +66,18 @@ killed_rank_takes_its_stripe_along() {
 	done
 }
 
-# Job, environment, hosts of the ranks: one rank has its switches in another order than the others.
-# All end at once, well before the timeout of a job that waits.
+# For start(): a place is a host. Rank 1 has its switches in another order than the others.
+at_place() {
+	local switches=10.78.0.1,10.78.0.2
+	[ $rank != 1 ] || switches=10.78.0.2,10.78.0.1
+	echo "ip netns exec $name-$1 env SWITCHML_SWITCH=$switches $environment"
+}
+
+# Job, environment, hosts of the ranks. All end at once, well before the timeout of a job that waits.
 swapped() {
-	local job=$1 environment=$2 rank=0 host switches pids=()
+	local job=$1 environment=$2 rank
 	shift 2
-	for host; do
-		switches=10.78.0.1,10.78.0.2
-		[ $rank != 1 ] || switches=10.78.0.2,10.78.0.1
-		# shellcheck disable=SC2086
-		ip netns exec "$name-$host" env RANK=$rank WORLD_SIZE=$# SWITCHML_SWITCH=$switches $environment \
-			timeout 120 "$switchml" bench --job "$job" -b 4K -e 4K >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
+	limit=120 start "$job" -b 4K -e 4K -- "$@"
 	for ((rank = 0; rank < $#; rank++)); do
 		wait "${pids[$rank]}"
 		[ $? = 1 ] && says "$work/$job.$rank" 'disagree about stripe.*in the same order (SWITCHML_SWITCH)'

@@ -10,27 +10,20 @@ set -u
 cd "$work" || exit 1
 unset "${!SWITCHML_@}"
 export SWITCHML_TIMEOUT=60 SWITCHML_DEBUG=info
-ranks=4
+limit=100
 
-# Title, text that every rank must log, bench's options, then -- and each rank's switch ("": none).
 # The rank `alone` shares no memory, whatever SWITCHML_SHARED_MEMORY says.
 alone=
+at_place() {
+	echo "env SWITCHML_SWITCH=${at[$1]} ${alone:+SWITCHML_SHARED_MEMORY=$((rank != alone))}"
+}
+
+# Title, text that every rank must log, bench's options, then -- and each rank's switch.
 sums() {
-	local title=$1 text=$2 options=() pids=() rank bad=0
-	shift 2
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	for ((rank = 0; rank < ranks; rank++)); do
-		RANK=$rank WORLD_SIZE=$ranks SWITCHML_SWITCH=${*:rank+1:1} timeout 100 \
-			env ${alone:+SWITCHML_SHARED_MEMORY=$((rank != alone))} "$switchml" bench --job types \
-			-n 1 -w 0 -c 1 "${options[@]}" >"rank.$rank" 2>&1 &
-		pids+=($!)
-	done
-	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
-	for ((rank = 0; rank < ranks; rank++)); do says "rank.$rank" "$text" || bad=1; done
+	local title=$1 text=$2 rank bad=0
+	start rank -n 1 -w 0 -c 1 "${@:3}"
+	end_well "${pids[@]}" || bad=1
+	for rank in "${!pids[@]}"; do says "rank.$rank" "$text" || bad=1; done
 	says rank.0 'Wrong elements: 0 OK' || bad=1
 	say $bad "$title" rank.*
 }
@@ -56,28 +49,28 @@ form() {
 # The packets of Ethernet: short ones, so that there are many.
 export SWITCHML_MTU=1500
 for name in one other third; do switch $name; done
-form "one switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
-three=${at[one]},${at[other]},${at[third]}
-form "three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"
+at[three]=${at[one]},${at[other]},${at[third]}
+at[none]='' at[embedded]=embedded
+form "one switch" 'dedicated switch' -- one one one one
+form "three switches" '3 dedicated switches' -- three three three three
 SWITCHML_MASTER_PORT=$(free_port)
 export SWITCHML_MASTER_PORT
 form "a stripe in every rank" '4 stripes, one in every rank' -- embedded embedded embedded embedded
 # Faults need packets, so there is no loss in shared memory.
-sums "shared memory: all types and operations" "share this host's memory" -b 8 -e 32K -f 64 -d all -o all -- "" "" "" ""
-SWITCHML_SHARED_MEMORY=0 form "no switch, and packets" 'stripe' -- "" "" "" ""
-SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+sums "shared memory: all types and operations" "share this host's memory" -b 8 -e 32K -f 64 -d all -o all -- none none none none
+SWITCHML_SHARED_MEMORY=0 form "no switch, and packets" 'stripe' -- none none none none
+SWITCHML_THREADS=2 form "two threads" 'dedicated switch' -- one one one one
 alone=3
-form "shared memory without a switch" '2 stripes, one on every host' -- "" "" "" ""
+form "shared memory without a switch" '2 stripes, one on every host' -- none none none none
 says rank.1 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory without a switch: three ranks share it, and one sends its own packets" rank.*
-form "shared memory under a switch" 'dedicated switch' -- "${at[one]}" "${at[one]}" "${at[one]}" "${at[one]}"
+form "shared memory under a switch" 'dedicated switch' -- one one one one
 says rank.0 "ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory under a switch: three ranks share it, and one sends its own packets" rank.*
-form "shared memory under three switches" '3 dedicated switches' -- "$three" "$three" "$three" "$three"
+form "shared memory under three switches" '3 dedicated switches' -- three three three three
 says rank.0 "stripe 2: .*ranks 0, 1 and 2 share this host's memory, and rank 0 sends"
 say $? "shared memory under three switches: three ranks share it, and one sends its own packets" rank.*
 alone=
 for name in left right; do leaf $name one; done
-form "two leaves, and a rank at the root" 'dedicated switch' \
-	-- "${at[left]}" "${at[left]}" "${at[right]}" "${at[one]}"
+form "two leaves, and a rank at the root" 'dedicated switch' -- left left right one
 exit $((failures > 0))

@@ -42,7 +42,7 @@ build_network() {
 goes_on() {
 	local title=$1 flows=$2 job=$3
 	shift 3
-	start_at "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 "$@"
+	start "$job" -b 64K -e 64K -w 0 -n 1 -c 1 --seconds 1000 --pause 20 "$@"
 	await_under_way "$job" $root
 	new_ports net out "$flows" $root
 	new_ports net out "$flows" $root
@@ -103,7 +103,7 @@ switch_behind_the_router() {
 	ip netns exec "$name-0" "$switchml" switch >"$work/inside" 2>&1 &
 	local pid=$!
 	await says "$work/inside" 'ready on'
-	start_at inside -b 4 -e 256K -f 16 -n 2 -c 1 -- switch=10.97.0.2 1=192.168.0.2
+	start inside -b 4 -e 256K -f 16 -n 2 -c 1 -- switch=10.97.0.2 1=192.168.0.2
 	expect_success "a switch whose ports the router forwards" "${pids[@]}"
 	kill "$pid"
 	wait "$pid" 2>/dev/null

@@ -139,19 +139,44 @@ local_switch() {
 }
 
 # Number, job, and what each rank runs, which may begin with variables. It prints to $work/JOB.RANK. `pids` are the
-# processes, by rank, and at_rank() says where each of them is.
+# processes, by rank, and at_rank() says where each of them is, or at_place() for start().
 begin_ranks() {
 	local rank
 	pids=()
 	for ((rank = 0; rank < $1; rank++)); do
 		# shellcheck disable=SC2046
-		$(at_rank $rank) env RANK=$rank WORLD_SIZE="$1" "${@:3}" >"$work/$2.$rank" 2>&1 &
+		$(if [ -v places ]; then at_place "${places[rank]}"; else at_rank $rank; fi) env RANK=$rank WORLD_SIZE="$1" "${@:3}" >"$work/$2.$rank" 2>&1 &
 		pids+=($!)
 	done
 }
 
 at_rank() {
 	: # on this host
+}
+
+# Job, switchml bench's options, then -- and each rank's place: start the ranks there, for $limit seconds at most.
+start() {
+	local job=$1 options=() places
+	shift
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	places=("${@:2}")
+	begin_ranks ${#places[@]} "$job" ${limit:+timeout $limit} "$switchml" bench --job "$job" "${options[@]}"
+}
+
+# Processes: wait for all of them, which must end well.
+end_well() {
+	local pid bad=0
+	for pid; do wait "$pid" || bad=1; done
+	return $bad
+}
+
+# Title, job: all of its ranks end well.
+ends_well() {
+	end_well "${pids[@]}"
+	say $? "$1" "$work/$2".*
 }
 
 # Job, its switch: wait until it works; fail if it ended before anything could happen to

@@ -20,22 +20,10 @@ start_job() {
 	begin_ranks "$ranks" "$1" timeout 250 "$switchml" bench --switch "${switch:-10.77.0.1}" --job "$1" "${@:2}"
 }
 
-# Job, switchml bench's options, then -- and for each rank HOST=SWITCH: start the ranks there.
-start_at() {
-	local job=$1 bench=() rank=0 place
-	shift
-	while [ "$1" != -- ]; do
-		bench+=("$1")
-		shift
-	done
-	shift
-	pids=()
-	for place; do
-		ip netns exec "$name-${place%%=*}" env RANK=$rank WORLD_SIZE=$# timeout 250 "$switchml" bench \
-			--switch "${place#*=}" --job "$job" "${bench[@]}" >"$work/$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
+# For start(): a place is HOST=SWITCH.
+limit=250
+at_place() {
+	echo "ip netns exec $name-${1%%=*} env SWITCHML_SWITCH=${1#*=}"
 }
 
 # Bytes that all hosts have sent so far.
@@ -59,9 +47,8 @@ fail() {
 
 # Title, pids: all of them end well.
 expect_success() {
-	local bad=0 pid
-	for pid in "${@:2}"; do wait "$pid" || bad=1; done
-	holds $bad "$1"
+	end_well "${@:2}"
+	holds $? "$1"
 }
 
 # Title, job: its ranks end well, and each has said $form, if it is set.

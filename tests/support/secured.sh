@@ -33,27 +33,18 @@ refused() {
 	[ -z "$3" ] || expect "$1, switch" switch.out "$3"
 }
 
-# Title, files that show a failure's reason: the processes in $jobs end well.
-expect_jobs() {
-	local bad=0 pid
-	for pid in "${jobs[@]}"; do wait "$pid" || bad=1; done
-	say $bad "$@"
-	jobs=()
+# ${own[RANK]}: variables that only this rank has.
+at_rank() {
+	[ ! -v own ] || echo "env ${own[$1]}"
 }
 
 # Name, variables of both ranks, then of rank 1 only: `doctor --peers` of two ranks, which print to
 # NAME.0 and NAME.1. Returns rank 0's status.
 peers() {
-	local port r processes=()
-	port=$(free_port)
-	for r in 0 1; do
-		# shellcheck disable=SC2086
-		env SWITCHML_RANK=$r SWITCHML_WORLD_SIZE=2 SWITCHML_MASTER_PORT="$port" $2 \
-			$([ $r = 0 ] || echo "${3:-}") timeout 90 "$switchml" doctor --peers --wait 10 >"$1.$r" 2>&1 &
-		processes[r]=$!
-	done
-	wait "${processes[1]}"
-	wait "${processes[0]}"
+	local pids own=("$2" "$2 ${3:-}")
+	begin_ranks 2 "$1" SWITCHML_MASTER_PORT="$(free_port)" timeout 90 "$switchml" doctor --peers --wait 10
+	wait "${pids[1]}"
+	wait "${pids[0]}"
 }
 
 # Rank 0 of `doctor --peers` has a child with threads, which ThreadSanitizer's runtime does not survive.

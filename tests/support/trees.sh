@@ -33,29 +33,9 @@ dies() {
 	wait "${process[$1]}" 2>/dev/null
 }
 
-# Job, bench's options, then -- and each rank's switch: start the ranks.
-start() {
-	local job=$1 options=() rank=0 name
-	shift
-	while [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	shift
-	pids=()
-	for name; do
-		RANK=$rank WORLD_SIZE=$# "$switchml" bench --switch "${at[$name]}" \
-			--job "$job" "${options[@]}" >"$job.$rank" 2>&1 &
-		pids+=($!)
-		rank=$((rank + 1))
-	done
-}
-
-# Title, job: all of its ranks end well.
-ends_well() {
-	local bad=0 pid
-	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
-	say $bad "$1" "$2".*
+# For start(): a place is a switch's name.
+at_place() {
+	echo "env SWITCHML_SWITCH=${at[$1]}"
 }
 
 # Job, its ranks' switches: a job that goes on until it is told to end, in the middle of it.

@@ -44,9 +44,9 @@ start_ranks() {
 
 # Title, job: the ranks end when told to, and report only zero wrong elements.
 end_ranks() {
-	local title=$1 job=$2 bad=0 pid rank
+	local title=$1 job=$2 bad=0 rank
 	kill -TERM "${pids[0]}"
-	for pid in "${pids[@]}"; do wait "$pid" || bad=1; done
+	end_well "${pids[@]}" || bad=1
 	for rank in 0 1; do
 		# If rank 0 has the control port, it writes one line per second about refused peers. bench says
 		# how far it is.
@@ -118,15 +118,10 @@ await_long() {
 
 # Title, job, variables: two more ranks join, run, and leave.
 new_job() {
-	local title=$1 job=$2 rank bad=0 new=()
-	shift 2
-	for rank in 0 1; do
-		env SWITCHML_RANK=$rank SWITCHML_WORLD_SIZE=2 SWITCHML_JOB="$job" SWITCHML_THREADS=1 "$@" \
-			timeout 200 "$switchml" bench -b 4K -e 256K -f 8 -n 1 -c 10 >"$job.$rank" 2>&1 &
-		new+=($!)
-	done
-	for rank in 0 1; do wait "${new[rank]}" || bad=1; done
-	say $bad "$title" "$job".[01]
+	local pids
+	begin_ranks 2 "$2" SWITCHML_JOB="$2" SWITCHML_THREADS=1 "${@:3}" \
+		timeout 200 "$switchml" bench -b 4K -e 256K -f 8 -n 1 -c 10
+	ends_well "$1" "$2"
 }
 
 # Mode, variables of ranks, then options of the switch.

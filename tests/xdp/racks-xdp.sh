@@ -71,18 +71,9 @@ end() {
 	done
 }
 
-# Job, bench's options, then -- and each rank's switch: start the ranks, each on its own host.
-start() {
-	local before=() places=() box
-	while [ "$1" != -- ]; do
-		before+=("$1")
-		shift
-	done
-	shift
-	for box; do
-		places+=("${#places[@]}=${address[$box]}")
-	done
-	start_at "${before[@]}" -- "${places[@]}"
+# For start(): a place is a box, whose switch is asked from the rank's own host, or from ${hosts[rank]}.
+at_place() {
+	echo "ip netns exec $name-${hosts[rank]:-$rank} env SWITCHML_SWITCH=${address[$1]}"
 }
 
 # Title, the ranks' switches: all kinds of sums.
@@ -161,8 +152,8 @@ lossy_uplink() {
 
 # Two ranks on each of the lowest leaf's hosts share memory, and are one child of it.
 shared_hosts() {
-	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info start_at shared -b 4 -e 256K -f 16 -n 2 --drop 1% -- "0=${address[c]}" \
-		"0=${address[c]}" "1=${address[c]}" "1=${address[c]}" "2=${address[a]}" "3=${address[box]}"
+	local hosts=(0 0 1 1 2 3)
+	SWITCHML_SHARED_MEMORY=1 SWITCHML_DEBUG=info start shared -b 4 -e 256K -f 16 -n 2 --drop 1% -- c c c c a box
 	expect_success "hosts whose ranks share memory, behind a leaf in the kernel" "${pids[@]}"
 	expect_words "ranks of one host are one child" \
 		"ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3

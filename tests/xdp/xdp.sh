@@ -130,10 +130,10 @@ same_training() {
 # Ranks 0 and 1 share host 0's memory, 2 and 3 host 1's; 4 is alone on host 2. The switch has a child for each.
 shared_hosts() {
 	local places=("0=$network.1" "0=$network.1" "1=$network.1" "1=$network.1" "2=$network.1")
-	SWITCHML_DEBUG=info start_at shared -b 4 -e 1M -f 16 -n 2 -d all -- "${places[@]}"
+	SWITCHML_DEBUG=info start shared -b 4 -e 1M -f 16 -n 2 -d all -- "${places[@]}"
 	expect_success "hosts whose ranks share memory" "${pids[@]}"
 	expect_words "ranks of one host are one child" "ranks 2 and 3 share this host's memory, and rank 2 sends" shared.3
-	start_at shared-lossy -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1% -- "${places[@]}"
+	start shared-lossy -b 4 -e 256K -f 16 -n 5 --drop 2% --duplicate 1% --reorder 1% -- "${places[@]}"
 	expect_success "hosts whose ranks share memory, with losses" "${pids[@]}"
 }
 
