@@ -1,6 +1,5 @@
 #!/bin/bash
-# `switchml bench` over loopback: types, operations, wires, faults, end by signal, two
-# jobs at once on one switch, a wrong option.
+# `switchml bench` over loopback: types, operations, wires, faults, end by signal, a wrong option.
 #
 #	tests/cmd/bench.sh build/switchml build/tests/chaos
 switchml=$(realpath "$1")
@@ -32,24 +31,11 @@ done
 expect_success "barrier" $bench --local-workers 3 --collective barrier
 says "$work/out" '^ *0 *0 *float *none '
 say $? "the line for the barrier" "$work/out"
-for faults in "--drop 1%" "--drop 10%" "--duplicate 5%" "--reorder 5%" \
-	"--drop 2% --duplicate 2% --reorder 2%"; do
-	expect_success "with $faults" $bench --local-workers 4 -b 4 -e 256K -f 16 $faults
-	for type in int32 double int64 uint8; do
-		expect_success "$type with $faults" \
-			$bench --local-workers 4 -b 8 -e 256K -f 16 -d $type $faults
-	done
+for faults in "--drop 10%" "--duplicate 5%" "--reorder 5%"; do
+	expect_success "with $faults" $bench --local-workers 4 -b 8 -e 256K -f 16 -d all $faults
 done
 
 local_switch "$work/switch" -vv
-$bench --switch "$address" --local-workers 2 --job other -b 64K -e 64K -n 200 -d int32 --drop 1% \
-	>"$work/other" 2>&1 &
-other=$!
-expect_success "two jobs at once" \
-	$bench --switch "$address" --local-workers 2 --job one -b 64K -e 64K -n 200 --drop 1%
-wait $other
-say $? "the other job" "$work/other"
-
 # Local workers use the switch of the environment, too.
 expect_success "SWITCHML_SWITCH" env SWITCHML_SWITCH="$address" $bench --job environment -b 4K -e 4K
 await says "$work/switch" 'job "environment"'

@@ -34,12 +34,6 @@ expect_errors() {
 declare -A pids
 local_switch "$work/switch"
 
-rank a world SWITCHML_RANK=0 SWITCHML_WORLD_SIZE=2
-await job_is "$address" world joining
-rank b world SWITCHML_RANK=1 SWITCHML_WORLD_SIZE=3
-text='world_size: rank 1 says 3, rank 0 says 2'
-expect_errors "different world sizes" a "$text" b "$text"
-
 # Several switches: each admits the job, or all ranks learn which one refused it.
 roomy=$address
 local_switch "$work/switch" --jobs 1
