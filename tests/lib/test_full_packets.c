@@ -5,7 +5,6 @@
  * UDP switches that say so.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,53 +191,50 @@ TEST(narrow_integers_take_whole_lanes_where_only_int32_is_added)
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = list, .body = ask_for_int16});
 }
 
-struct opening {
-	pthread_t thread;
-	const struct job *job;
+/* What a test asks for, and what it is told. */
+struct refusal {
 	enum sml_wire wire; /* 0: the default */
-	int rank;
-	struct sml_context *context;
-	int error;
-	char text[512];
+	const char *text;
+	unsigned n; /* atomic: ranks that were told so */
 };
 
-static void *open_rank(void *argument)
+static void ask_for_wire(struct sml_config *config, const struct job *job, int rank)
 {
-	struct opening *opening = argument;
-	struct sml_config config;
+	const struct refusal *refusal = job->argument;
 
-	configure(&config, opening->job, opening->rank);
-	if (opening->wire != 0)
-		config.wire = opening->wire;
-	opening->error = sml_open(&opening->context, &config);
-	snprintf(opening->text, sizeof(opening->text), "%s", sml_error_text(NULL));
-	if (opening->error == 0)
-		sml_close(opening->context);
-	return NULL;
+	(void)rank;
+	if (refusal->wire != 0)
+		config->wire = refusal->wire;
 }
 
-static void open_all(struct opening ranks[RANKS], const struct job *job, enum sml_wire wire)
+static void note_refusal(struct rank *rank, int error)
 {
-	for (int r = 0; r < RANKS; r++) {
-		ranks[r] = (struct opening){.job = job, .wire = wire, .rank = r};
-		assert_int_equal(pthread_create(&ranks[r].thread, NULL, open_rank, &ranks[r]), 0);
-	}
-	for (int r = 0; r < RANKS; r++)
-		pthread_join(ranks[r].thread, NULL);
+	struct refusal *refusal = rank->job->argument;
+
+	if (strstr(sml_error_text(NULL), refusal->text) != NULL &&
+	    (refusal->wire == 0 || error == SML_ERROR_REFUSED))
+		__atomic_add_fetch(&refusal->n, 1, __ATOMIC_RELAXED);
+	else if (refusal->wire != 0)
+		complain(rank, "%d: %s", error, sml_error_text(NULL));
 }
 
-/* No rank opens the job with this wire: each has these words of the switch's. */
-static void expect_refused(const char *address, enum sml_wire wire, const char *text)
+static void has_opened(struct rank *rank)
 {
-	const struct job job = {.n_ranks = RANKS, .switch_address = address};
-	struct opening ranks[RANKS];
+	complain(rank, "it was not refused");
+}
 
-	open_all(ranks, &job, wire);
-	for (int r = 0; r < RANKS; r++) {
-		assert_int_equal(ranks[r].error, SML_ERROR_REFUSED);
-		if (strstr(ranks[r].text, text) == NULL)
-			fail_msg("%s", ranks[r].text);
-	}
+/* No rank opens the job. Returns how many were told this text; with a wire of theirs, all are. */
+static unsigned n_refused(const char *address, enum sml_wire wire, const char *text)
+{
+	struct refusal refusal = {.wire = wire, .text = text};
+
+	run_job(&(struct job){.n_ranks = RANKS,
+			      .switch_address = address,
+			      .adjust = ask_for_wire,
+			      .body = has_opened,
+			      .refused = note_refusal,
+			      .argument = &refusal});
+	return refusal.n;
 }
 
 static unsigned n_asked;
@@ -276,7 +272,8 @@ TEST(the_int16_wire_is_refused_where_only_int32_is_added)
 	char address[64];
 
 	serve_int32(address);
-	expect_refused(address, SML_WIRE_INT16, "set SWITCHML_WIRE=int32 on all ranks");
+	assert_int_equal(n_refused(address, SML_WIRE_INT16, "set SWITCHML_WIRE=int32 on all ranks"),
+			 RANKS);
 }
 
 static struct sml_switch *serve_without_rounding(char address[64])
@@ -312,7 +309,8 @@ TEST(the_int8_wire_is_refused_where_switches_do_not_round_it)
 	char address[64];
 
 	serve_without_rounding(address);
-	expect_refused(address, SML_WIRE_INT8, "set SWITCHML_WIRE=int16 on all ranks");
+	assert_int_equal(n_refused(address, SML_WIRE_INT8, "set SWITCHML_WIRE=int16 on all ranks"),
+			 RANKS);
 	run_job(&(struct job){.n_ranks = RANKS, .switch_address = address, .body = ask_for_int8});
 }
 
@@ -664,21 +662,13 @@ TEST(rounded_sums_in_full_packets_have_the_usual_bits)
 	}
 }
 
+/* The others may have heard first that one rank has left. */
 TEST(stripes_with_programs_for_different_counts_are_refused)
 {
-	struct opening ranks[RANKS];
-	unsigned n_reports = 0;
 	char list[129];
-	const struct job job = {.n_ranks = RANKS, .switch_address = list, .port = free_port()};
 
 	serve_both(fixed_64, fixed_128, list);
-	open_all(ranks, &job, 0);
-	for (int r = 0; r < RANKS; r++) {
-		assert_true(ranks[r].error < 0);
-		n_reports += strstr(ranks[r].text, "takes only packets of 128 lanes, but another "
-						   "stripe of the job only up to 64") != NULL;
-	}
-	/* The others may have heard first that this rank has left. */
-	if (n_reports == 0)
-		fail_msg("%s", ranks[0].text);
+	assert_true(n_refused(list, 0,
+			      "takes only packets of 128 lanes, but another stripe of the job only "
+			      "up to 64") > 0);
 }

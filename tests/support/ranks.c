@@ -261,12 +261,16 @@ static void *rank_main(void *argument)
 {
 	struct rank *rank = argument;
 	struct sml_config config;
+	int error;
 
 	configure(&config, rank->job, rank->rank);
-	if (sml_open(&rank->context, &config) < 0) {
+	error = sml_open(&rank->context, &config);
+	if (error < 0 && rank->job->refused)
+		rank->job->refused(rank, error);
+	else if (error < 0)
 		complain(rank, "open: %s", sml_error_text(NULL));
+	if (error < 0)
 		return NULL;
-	}
 	rank->job->body(rank);
 	rank->closed = sml_close(rank->context);
 	return NULL;

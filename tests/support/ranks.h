@@ -36,6 +36,8 @@ struct job {
 	/* NULL, or changes a rank's configuration. */
 	void (*adjust)(struct sml_config *config, const struct job *job, int rank);
 	void (*body)(struct rank *rank);
+	/* NULL, or called instead where a context does not open; sml_error_text() says why. */
+	void (*refused)(struct rank *rank, int error);
 	void *argument;
 	uint32_t *hash; /* NULL, or receives the hash of all ranks' results */
 };
