@@ -95,6 +95,7 @@ enum sml_type {
 	SML_INT16 = 9,
 	SML_BOOL = 10 /* one byte, which is 0 or not 0; SUM and MAX are "or", and MIN is "and" */
 };
+#define SML_TYPES (SML_BOOL + 1) /* all numbers below are types */
 
 /*
  * How elements are combined. SUM of integers wraps around. AVG of integers rounds toward zero, of

@@ -349,7 +349,7 @@ static bool is_wanted(struct sml_mpi_communicator *communicator)
 	if (!communicator->has_news)
 		return false;
 	communicator->has_news = false;
-	for (size_t type = 0; type < SML_MPI_TYPES; type++)
+	for (size_t type = 0; type < SML_TYPES; type++)
 		for (int op = 0; op < SML_MPI_SIZES; op++)
 			if (communicator->largest.of[type][op] >= communicator->from.of[type][op])
 				return true;

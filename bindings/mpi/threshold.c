@@ -53,7 +53,7 @@ static bool gains(const struct sml_mpi_site *site, enum sml_type type, enum sml_
 
 void sml_mpi_bytes_fill(struct sml_mpi_bytes *bytes, uint64_t value)
 {
-	for (size_t type = 0; type < SML_MPI_TYPES; type++)
+	for (size_t type = 0; type < SML_TYPES; type++)
 		for (int size = 0; size < SML_MPI_SIZES; size++)
 			bytes->of[type][size] = value;
 }
@@ -61,7 +61,7 @@ void sml_mpi_bytes_fill(struct sml_mpi_bytes *bytes, uint64_t value)
 void sml_mpi_bytes_gaining(struct sml_mpi_bytes *bytes, const struct sml_mpi_site *site)
 {
 	sml_mpi_bytes_fill(bytes, SML_MPI_NEVER);
-	for (size_t type = 0; type < SML_MPI_TYPES; type++)
+	for (size_t type = 0; type < SML_TYPES; type++)
 		for (int size = 0; size < SML_MPI_SIZES; size++)
 			if (gains(site, (enum sml_type)type, (enum sml_mpi_sizes)size))
 				bytes->of[type][size] = SML_MPI_THRESHOLD;

@@ -19,7 +19,6 @@
 
 #define SML_MPI_THRESHOLD ((uint64_t)256 << 10)
 #define SML_MPI_NEVER	  UINT64_MAX
-#define SML_MPI_TYPES	  ((size_t)SML_BOOL + 1)
 
 /* Where the ranks of a communicator and their switch are. */
 struct sml_mpi_site {
@@ -33,7 +32,7 @@ enum sml_mpi_sizes { SML_MPI_SUM, SML_MPI_MAX, SML_MPI_SUM_IN_PARTS, SML_MPI_SIZ
 
 /* Bytes. */
 struct sml_mpi_bytes {
-	uint64_t of[SML_MPI_TYPES][SML_MPI_SIZES];
+	uint64_t of[SML_TYPES][SML_MPI_SIZES];
 };
 
 /* in_parts: of MPI_Reduce and MPI_Reduce_scatter_block. */

@@ -166,7 +166,7 @@ static void reduce_to(struct rank *rank, size_t count, enum sml_type type, enum 
 
 static void reduce_all_types(struct rank *rank, size_t count)
 {
-	for (enum sml_type type = SML_FLOAT32; type <= SML_BOOL; type++)
+	for (enum sml_type type = SML_FLOAT32; type < SML_TYPES; type++)
 		for (enum sml_op op = SML_SUM; op <= SML_MIN; op++)
 			if (type != SML_BYTE && (type != SML_BOOL || op != SML_AVG))
 				reduce_to(rank, count, type, op, (int)type % rank->n);

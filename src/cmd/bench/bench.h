@@ -81,8 +81,6 @@ struct bench_case {
 };
 
 /* Number types. */
-#define BENCH_TYPES (SML_BOOL + 1)
-
 const char *bench_type_name(enum sml_type type);
 bool bench_type_has_op(enum sml_type type, enum sml_op op);
 

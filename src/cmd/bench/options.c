@@ -126,21 +126,21 @@ static unsigned parse_percent(struct argp_state *state, const char *text)
 
 static const char *type_name(size_t i)
 {
-	return i < BENCH_TYPES ? bench_type_name((enum sml_type)i) : NULL;
+	return i < SML_TYPES ? bench_type_name((enum sml_type)i) : NULL;
 }
 
 static unsigned parse_type(struct argp_state *state, const char *text)
 {
 	char meant[SML_MEANT_BYTES];
 
-	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
+	for (enum sml_type type = SML_FLOAT32; type < SML_TYPES; type++) {
 		if (type != SML_BYTE && !strcmp(text, bench_type_name(type)))
 			return 1u << type;
 	}
 	if (strcmp(text, "all") != 0)
 		argp_error(state, "there is no type '%s'%s; --help lists the types", text,
 			   sml_meant(text, type_name, meant));
-	return ((1u << BENCH_TYPES) - 1) & ~(1u << SML_BYTE);
+	return ((1u << SML_TYPES) - 1) & ~(1u << SML_BYTE);
 }
 
 static unsigned parse_op(struct argp_state *state, const char *text)

@@ -222,7 +222,7 @@ static int run_all(struct rank *rank)
 	unsigned ops = bench_collective_reduces(options->collective) ? options->ops : 1u << SML_SUM;
 	int error = 0;
 
-	for (enum sml_type type = SML_FLOAT32; type < BENCH_TYPES; type++) {
+	for (enum sml_type type = SML_FLOAT32; type < SML_TYPES; type++) {
 		for (enum sml_op op = SML_SUM; op <= SML_MIN && !error; op++) {
 			if (options->types >> type & 1 && ops >> op & 1 &&
 			    bench_type_has_op(type, op))
