@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,19 +61,22 @@ static int open_new(const char *path)
 	return fd < 0 ? -errno : fd;
 }
 
+/* And close it. 0 or -errno. */
 static int write_all(int fd, const char *bytes, size_t n)
 {
-	while (n > 0) {
+	int rc = 0;
+
+	while (n > 0 && rc == 0) {
 		ssize_t written = write(fd, bytes, n);
 
 		if (written < 0 && errno != EINTR)
-			return -errno;
+			rc = -errno;
 		if (written > 0) {
 			bytes += written;
 			n -= (size_t)written;
 		}
 	}
-	return 0;
+	return close(fd) < 0 && rc == 0 ? -errno : rc;
 }
 
 static bool name_draft(const char *path, char draft[PATH_MAX])
@@ -102,12 +106,30 @@ int sml_file_finish(const char *path, int rc)
 
 int sml_file_replace(const char *path, const char *bytes, size_t n)
 {
-	int fd = sml_file_begin(path), rc;
+	int fd = sml_file_begin(path);
 
-	if (fd < 0)
-		return fd;
-	rc = write_all(fd, bytes, n);
-	if (close(fd) < 0 && rc == 0)
-		rc = -errno;
-	return sml_file_finish(path, rc);
+	return fd < 0 ? fd : sml_file_finish(path, write_all(fd, bytes, n));
+}
+
+int sml_file_append(const char *path, const char *bytes, size_t n)
+{
+	int fd = sml_file_open(path, O_APPEND);
+
+	return fd < 0 ? fd : write_all(fd, bytes, n);
+}
+
+char *sml_file_compose(void (*fill)(FILE *out, void *self), void *self, size_t *n)
+{
+	char *bytes = NULL;
+	FILE *out = open_memstream(&bytes, n);
+	bool failed;
+
+	if (out == NULL)
+		return NULL;
+	fill(out, self);
+	failed = ferror(out) != 0;
+	if (fclose(out) == 0 && !failed)
+		return bytes;
+	free(bytes);
+	return NULL;
 }

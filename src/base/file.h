@@ -34,7 +34,14 @@ int sml_file_begin(const char *path);
  */
 int sml_file_finish(const char *path, int rc);
 
-/* Begin a file, write these bytes, and finish it. Returns 0 or -errno. */
+/*
+ * Begin a file, write these bytes, and finish it; or add them to the file, at once, so that those
+ * of several processes do not mix. Returns 0 or -errno.
+ */
 int sml_file_replace(const char *path, const char *bytes, size_t n);
+int sml_file_append(const char *path, const char *bytes, size_t n);
+
+/* What fill() writes, in memory that the caller frees. NULL: there is not enough. */
+char *sml_file_compose(void (*fill)(FILE *out, void *self), void *self, size_t *n);
 
 #endif

@@ -9,9 +9,9 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cmd/shared/fields.h"
 #include "control/text.h"
 #include "core/pool.h"
@@ -484,23 +484,21 @@ static void write_family(struct writer *writer, const struct family *family)
 	write_samples(writer);
 }
 
+static void write_families(FILE *out, void *self)
+{
+	struct writer *writer = self;
+
+	writer->out = out;
+	choose_jobs(writer);
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
+		write_family(writer, &families[i]);
+	if (writer->open_metrics)
+		fprintf(out, "# EOF\n");
+}
+
 char *sml_metrics_text(const SmlControl__Status *status, bool open_metrics, size_t *bytes)
 {
 	struct writer writer = {.open_metrics = open_metrics, .status = status};
-	char *text = NULL;
-	bool failed;
 
-	writer.out = open_memstream(&text, bytes);
-	if (writer.out == NULL)
-		return NULL;
-	choose_jobs(&writer);
-	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
-		write_family(&writer, &families[i]);
-	if (open_metrics)
-		fprintf(writer.out, "# EOF\n");
-	failed = ferror(writer.out) != 0;
-	if (fclose(writer.out) == 0 && !failed)
-		return text;
-	free(text);
-	return NULL;
+	return sml_file_compose(write_families, &writer, bytes);
 }

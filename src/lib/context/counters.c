@@ -239,23 +239,19 @@ static void write_times(FILE *out, struct sml_context *context)
 		    __atomic_load_n(&times->ns, __ATOMIC_RELAXED));
 }
 
+static void write_metrics(FILE *out, void *self)
+{
+	write_counters(out, self);
+	write_times(out, self);
+}
+
 /* 0 or -errno. */
 static int write_file(struct sml_context *context)
 {
-	char *bytes = NULL;
-	size_t n = 0;
-	FILE *out = open_memstream(&bytes, &n);
-	int rc;
+	size_t n;
+	char *bytes = sml_file_compose(write_metrics, context, &n);
+	int rc = bytes ? sml_file_replace(context->metrics_file.path, bytes, n) : -ENOMEM;
 
-	if (out == NULL)
-		return -ENOMEM;
-	write_counters(out, context);
-	write_times(out, context);
-	rc = ferror(out) ? -ENOMEM : 0;
-	if (fclose(out) != 0)
-		rc = -ENOMEM;
-	if (rc == 0)
-		rc = sml_file_replace(context->metrics_file.path, bytes, n);
 	free(bytes);
 	return rc;
 }

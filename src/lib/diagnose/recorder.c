@@ -2,7 +2,6 @@
 #include "lib/diagnose/diagnose.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -205,50 +204,18 @@ static void write_calls(FILE *out, const struct sml_snapshot *snapshot)
 	pthread_mutex_unlock(snapshot->history_lock);
 }
 
-/* 0 or -errno. One write, so that records of ranks that share a file don't mix. */
-static int append(const char *path, const char *bytes, size_t n)
+static void write_record(FILE *out, void *self)
 {
-	int fd = sml_file_open(path, O_APPEND), error = 0;
-	ssize_t written;
-
-	if (fd < 0)
-		return fd;
-	while (n > 0 && error == 0) {
-		written = write(fd, bytes, n);
-		if (written < 0) {
-			error = errno == EINTR ? 0 : -errno;
-			continue;
-		}
-		bytes += written;
-		n -= (size_t)written;
-	}
-	return close(fd) < 0 && error == 0 ? -errno : error;
-}
-
-static int write_record(const struct sml_recorder *recorder)
-{
+	const struct sml_recorder *recorder = self;
 	const struct sml_snapshot *snapshot = &recorder->snapshot;
-	char *bytes = NULL;
-	size_t n = 0;
-	FILE *out = open_memstream(&bytes, &n);
-	int error;
 
-	if (out == NULL)
-		return -ENOMEM;
 	write_head(out, recorder);
 	write_ranks(out, recorder);
 	write_calls(out, snapshot);
 	write_slots(out, recorder);
 	for (unsigned i = 0; i < snapshot->n_stripes; i++)
-		write_job_slots(out, recorder->snapshot.reports.of[i], i);
+		write_job_slots(out, snapshot->reports.of[i], i);
 	fprintf(out, "\nend of record\n\n");
-	error = ferror(out) ? -ENOMEM : 0;
-	if (fclose(out) != 0)
-		error = -ENOMEM;
-	if (error == 0)
-		error = append(snapshot->settings->files[SML_RECORD_FAILURE], bytes, n);
-	free(bytes);
-	return error;
 }
 
 /* ---- when ---- */
@@ -268,8 +235,13 @@ static void log_record(const struct sml_settings *settings, int error)
 static void *record_main(void *self)
 {
 	struct sml_recorder *recorder = self;
+	const struct sml_settings *settings = recorder->snapshot.settings;
+	size_t n;
+	char *bytes = sml_file_compose(write_record, recorder, &n);
 
-	log_record(recorder->snapshot.settings, write_record(recorder));
+	log_record(settings, bytes ? sml_file_append(settings->files[SML_RECORD_FAILURE], bytes, n)
+				   : -ENOMEM);
+	free(bytes);
 	pthread_mutex_lock(&recorder->lock);
 	recorder->done = true;
 	pthread_cond_broadcast(&recorder->changed);
