@@ -108,10 +108,10 @@ enum sml_op { SML_SUM = 0, SML_AVG = 1, SML_MAX = 2, SML_MIN = 3 };
  *
  * EXACT: as they are. Each element of the result is the exact SUM or AVG, rounded once to the type.
  * At XDP and P4 switches, for float64, and where parts of the ranks are behind leaves of a tree or
- * share hosts, every rank receives every rank's elements: world_size times the bytes. A call that
- * asks for EXACT fails with -EINVAL where a packet has no room for an element of every rank, and in
- * a job that has moved to such leaves or hosts. One that has it from the context travels, without
- * that room, as by DEFAULT where all switches add floats, else as INT32, or INT64 if it is float64.
+ * share hosts, or have done so, every rank receives every rank's elements: world_size times the
+ * bytes. A call that asks for EXACT fails with -EINVAL where a packet has no room for an element of
+ * every rank. One that has it from the context travels, without that room, as by DEFAULT where all
+ * switches add floats, else as INT32, or INT64 if it is float64.
  *
  * INT32, INT16, INT8: fixed point with one exponent for each block of neighbors (256 with INT32,
  * else 64), so small elements beside a large one lose bits. INT8 serves only SUM and AVG of

@@ -34,8 +34,9 @@ JOBS_TEST(all_ranks_have_one_membership_in_all_epochs)
 	assert_true(jobs_admitted(4)->membership == membership);
 }
 
-/* The switch of integers died after it had told only rank 1 to start. */
-JOBS_TEST(ranks_resume_without_floats_if_one_has_given_them_up)
+/* The switch, of integers, or whose leaves round parts, died when it had told only rank 1 to start.
+ */
+JOBS_TEST(ranks_resume_with_what_one_of_them_has_given_up)
 {
 	SmlControl__Resume report = SML_CONTROL__RESUME__INIT;
 
@@ -43,12 +44,14 @@ JOBS_TEST(ranks_resume_without_floats_if_one_has_given_them_up)
 	report.membership = 77;
 	for (uint32_t given_up = 0; given_up < 2; given_up++) {
 		for (uint32_t rank = 0; rank < 2; rank++) {
-			report.only_integers = given_up && rank == 1;
+			report.only_integers = report.adds_parts = given_up && rank == 1;
 			jobs_resume_with(2 * given_up + rank, jobs_join_message("a", rank, 2),
 					 report);
 		}
-		for (uint32_t rank = 0; rank < 2; rank++)
+		for (uint32_t rank = 0; rank < 2; rank++) {
 			assert_int_equal(jobs_admitted(2 * given_up + rank)->floats, !given_up);
+			assert_int_equal(jobs_admitted(2 * given_up + rank)->adds_parts, given_up);
+		}
 		report.membership++;
 	}
 }

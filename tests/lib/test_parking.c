@@ -93,3 +93,14 @@ TEST_WITH(a_thread_sleeps_while_its_worker_is_parked, open_rig, close_rig)
 	wait_until_parked();
 	wait_until_it_rests();
 }
+
+/* Only sums that are to be exact depend on whether parts are rounded at the next switch. */
+TEST_WITH(a_call_that_begins_while_a_stripe_moves_into_a_tree_does_not_wait, open_rig, close_rig)
+{
+	rig.context.shape.floats = rig.stripe.admission.floats = true;
+	rig.stripe.admission.adds_parts = true;
+	assert_null(sml_submit_hold(&rig.stripe));
+	assert_true(sml_submit_fix_floats(&rig.context));
+	sml_submit_decide(&rig.stripe, true);
+	assert_true(sml_submit_fix_parts(&rig.context));
+}

@@ -169,7 +169,7 @@ struct sml_job_pool {
 	bool has_slots;		 /* the dataplane has the job */
 	uint64_t tries_again_ns; /* to add it: the slots of ended jobs are not free yet; or 0 */
 	uint8_t n_children, n_leaves, n_leaves_ready;
-	bool adds_parts; /* some of several children stand for several ranks */
+	bool adds_parts; /* some of several children stand for several ranks, or have done so */
 	struct sml_child children[SML_MAX_CHILDREN];
 	bool leaves_queried; /* for somebody who is not told yet */
 };

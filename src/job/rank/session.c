@@ -98,6 +98,7 @@ static void describe_resumption(const struct sml_resumption *resumption,
 	resume->leaving = resumption->leaving;
 	resume->begins = resumption->begins;
 	resume->only_integers = resumption->only_integers;
+	resume->adds_parts = resumption->adds_parts;
 	resume->streams = list;
 	resume->n_streams = SML_STREAMS;
 }

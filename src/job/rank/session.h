@@ -63,6 +63,7 @@ struct sml_resumption {
 	bool leaving;	     /* it has asked to leave, and looked for the others long enough */
 	bool begins;	     /* it was not told to start: it lacks all, and has no reports */
 	bool only_integers;  /* it sends no floats, wherever it goes */
+	bool adds_parts;     /* it takes parts of sums for rounded, likewise */
 	struct sml_resume_report reports[SML_STREAMS];
 	void *self; /* This and the functions are not used if it begins. */
 	/* A kept result, NULL if there is none. */

@@ -244,6 +244,19 @@ static bool all_add_floats(const struct sml_job *job)
 	return floats;
 }
 
+/* Here; or at another switch, where a rank was told to start, and others may not have been. */
+static bool adds_parts(const struct sml_job *job)
+{
+	bool adds = job->pool.adds_parts;
+
+	for (unsigned rank = 0; rank < job->n_ranks; rank++) {
+		const SmlControl__Join *resume = job->members.of[rank].resume;
+
+		adds |= resume != NULL && resume->resume->adds_parts;
+	}
+	return adds;
+}
+
 /* 0, or a negative errno; then the job is unchanged. */
 static int add_to_dataplane(struct sml_job *job)
 {
@@ -285,6 +298,7 @@ static bool set_rules(struct sml_job *job, uint32_t epoch)
 		return false;
 	}
 	sml_job_pool_draw(job, job->n_ranks);
+	job->pool.adds_parts = adds_parts(job);
 	return true;
 }
 

@@ -163,7 +163,8 @@ static int check_exact(struct sml_context *context, struct sml_tensor_spec *spec
 		spec->wire = default_wire(context, spec);
 		return 0;
 	}
-	if ((sends_floats(context, spec) && !context->adds_parts) || has_room_of_all(context, spec))
+	if ((sends_floats(context, spec) && !sml_submit_fix_parts(context)) ||
+	    has_room_of_all(context, spec))
 		return 0;
 	return sml_context_refuse(context, -EINVAL,
 				  "packets of %u lanes are too small for the exact wire with %u "
@@ -221,28 +222,6 @@ static int check_residual(struct sml_context *context, float *residual,
 	return sml_check_buffer(context, "residual", residual, bytes, SML_FLOAT32);
 }
 
-/* Must no part of a sum of floats be rounded? Such a call has fixed that floats are sent. */
-static bool asks_for_one_rounding(const struct sml_context *context,
-				  const struct sml_options *options,
-				  const struct sml_tensor_spec *spec)
-{
-	bool asks =
-		options->wire == SML_WIRE_EXACT || context->settings.config.wire == SML_WIRE_EXACT;
-
-	return asks && spec->wire == SML_WIRE_EXACT && sml_shape_adds(&context->shape, spec->type);
-}
-
-static int check_parts(struct sml_context *context, const struct sml_options *options,
-		       const struct sml_tensor_spec *spec)
-{
-	if (context->adds_parts || !asks_for_one_rounding(context, options, spec) ||
-	    sml_submit_fix_parts(context))
-		return 0;
-	return sml_context_refuse(context, -EINVAL,
-				  "the job has moved to a switch whose leaves or hosts round parts "
-				  "of sums: ask for no wire, or begin a job at that switch");
-}
-
 static int choose_wire(struct sml_context *context, const struct sml_options *options,
 		       struct sml_tensor_spec *spec)
 {
@@ -266,14 +245,17 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
 {
 	int error = check_residual(context, options->residual, spec);
 
-	if (error == 0)
-		error = choose_wire(context, options, spec);
-	return error ? error : check_parts(context, options, spec);
+	return error ? error : choose_wire(context, options, spec);
 }
 
-bool sml_wire_gathers(const struct sml_context *context, const struct sml_options *options,
+/* If its wire is EXACT, it has fixed whether floats are sent. */
+bool sml_wire_gathers(struct sml_context *context, const struct sml_options *options,
 		      const struct sml_tensor_spec *spec)
 {
-	return context->adds_parts && asks_for_one_rounding(context, options, spec) &&
+	bool asks =
+		options->wire == SML_WIRE_EXACT || context->settings.config.wire == SML_WIRE_EXACT;
+
+	return asks && spec->wire == SML_WIRE_EXACT &&
+	       sml_shape_adds(&context->shape, spec->type) && sml_submit_fix_parts(context) &&
 	       has_room_of_all(context, spec);
 }

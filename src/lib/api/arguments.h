@@ -45,7 +45,7 @@ int sml_check_wire(struct sml_context *context, const struct sml_options *option
  * Afterwards: does the call ask for exact sums of float32, float16 or bfloat16 where switches or
  * hosts would round their parts? Then every rank receives the elements of all.
  */
-bool sml_wire_gathers(const struct sml_context *context, const struct sml_options *options,
+bool sml_wire_gathers(struct sml_context *context, const struct sml_options *options,
 		      const struct sml_tensor_spec *spec);
 
 #endif

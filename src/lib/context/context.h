@@ -162,8 +162,7 @@ struct sml_stripe {
 	bool path_is_narrow; /* probes that its ends take were lost, and shorter ones were not */
 	unsigned n_lost;     /* switches */
 	/* Under the submit lock: see sml_submit_hold(). */
-	bool holds_calls;
-	bool in_parts; /* where it is now, parts of sums are rounded; where it began, none were */
+	bool holds_floats, holds_exact;
 	uint64_t deadline_ns;
 	pthread_t opener;
 	int error; /* of opening, and how it was told */
@@ -274,8 +273,8 @@ struct sml_context {
 	pthread_cond_t released; /* a stripe no longer holds calls: sml_submit_decide() */
 	struct sml_sequence sequence;
 	bool sent_floats; /* a call of this job has sent floats as such, or will */
-	bool adds_parts; /* where the job began, leaves or hosts round sums of parts of the ranks */
-	bool asked_exact; /* a call has asked for exact sums, in a job that began without such */
+	bool adds_parts;  /* leaves or hosts round sums of parts of the ranks, or have done so */
+	bool asked_exact; /* a call has asked for exact sums, where none did */
 	struct sml_history history;
 	struct sml_requests requests;
 	struct sml_usage usage;
@@ -470,24 +469,23 @@ int sml_submit(struct sml_context *context, const struct sml_order *order,
 bool sml_submit_fix_floats(struct sml_context *context);
 
 /*
- * A call asks for exact sums, and where the job began, no leaves or hosts round parts of them.
- * Returns false if it has moved to where some do; after true, it moves to no such switch. Waits
- * while a stripe may be moving to or from one.
+ * A call that will send floats asks for exact sums. Returns whether leaves or hosts round parts of
+ * them; after false, the job moves to no such switch. Waits while a stripe may be moving to one.
  */
 bool sml_submit_fix_parts(struct sml_context *context);
 
 /*
  * May the stripe move to where it is admitted? Returns NULL, or why it cannot: there, floats are
  * not added, or their parts are rounded, and calls were promised something else. Otherwise, calls
- * that would send floats wait until sml_submit_decide(), because other ranks may know already.
+ * that depend on that wait until sml_submit_decide(), because other ranks may know already.
  */
 const char *sml_submit_hold(struct sml_stripe *stripe);
 
 /* The stripe has moved to where it is admitted, or given up. Later calls travel as there. */
 void sml_submit_decide(struct sml_stripe *stripe, bool moved);
 
-/* Has the job moved to such a switch, or begun at one? */
-bool sml_submit_adds_only_integers(struct sml_context *context);
+/* Where other ranks may not know what this one has decided, it reports that. */
+void sml_submit_report(struct sml_context *context, struct sml_resumption *resumption);
 
 /*
  * ---- waiting for calls (wait.c) ----

@@ -149,11 +149,11 @@ static int look_at_shards(struct resuming *resuming)
 		.epoch = admission->epoch,
 		.tag = admission->report_tag,
 		.membership = admission->membership,
-		.only_integers = sml_submit_adds_only_integers(context),
 		.self = resuming,
 		.kept = give_kept,
 		.adopt = adopt,
 	};
+	sml_submit_report(context, &resuming->resumption);
 	/* Under the lock, as in sml_data_path_renew_shards(). */
 	pthread_mutex_lock(&context->lock);
 	for (enum sml_stream_id stream = SML_HEAD;

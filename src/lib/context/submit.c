@@ -44,20 +44,16 @@ static int reserve_chunks(struct sml_context *context, const struct sml_order *o
 }
 
 /*
- * Other ranks may know whether the job has moved. The submit lock is held. A failover ends at its
- * deadline, or soon after the context fails.
+ * May a stripe be moving to where no floats are added, or parts of exact sums are rounded? Other
+ * ranks may know. The submit lock is held. A failover ends at its deadline, or soon after the
+ * context fails.
  */
-static void await_decision(struct sml_context *context)
+static bool is_held(const struct sml_context *context, bool exact)
 {
-	bool held = true;
-
-	while (held && context->shape.floats) {
-		held = false;
-		for (unsigned i = 0; i < context->n_stripes; i++)
-			held |= context->stripes[i].holds_calls;
-		if (held)
-			pthread_cond_wait(&context->released, &context->submit_lock);
-	}
+	for (unsigned i = 0; i < context->n_stripes; i++)
+		if (exact ? context->stripes[i].holds_exact : context->stripes[i].holds_floats)
+			return true;
+	return false;
 }
 
 bool sml_submit_fix_floats(struct sml_context *context)
@@ -66,7 +62,8 @@ bool sml_submit_fix_floats(struct sml_context *context)
 	bool floats;
 
 	pthread_mutex_lock(&context->submit_lock);
-	await_decision(context);
+	while (context->shape.floats && is_held(context, false))
+		pthread_cond_wait(&context->released, &context->submit_lock);
 	floats = context->shape.floats;
 	context->sent_floats |= floats;
 	pthread_mutex_unlock(&context->submit_lock);
@@ -76,15 +73,15 @@ bool sml_submit_fix_floats(struct sml_context *context)
 bool sml_submit_fix_parts(struct sml_context *context)
 {
 	SML_NO_CANCELLATION;
-	bool in_parts = false;
+	bool adds_parts;
 
 	pthread_mutex_lock(&context->submit_lock);
-	await_decision(context);
-	for (unsigned i = 0; i < context->n_stripes; i++)
-		in_parts |= context->stripes[i].in_parts;
-	context->asked_exact |= !in_parts;
+	while (!context->adds_parts && is_held(context, true))
+		pthread_cond_wait(&context->released, &context->submit_lock);
+	adds_parts = context->adds_parts;
+	context->asked_exact |= !adds_parts;
 	pthread_mutex_unlock(&context->submit_lock);
-	return !in_parts;
+	return adds_parts;
 }
 
 const char *sml_submit_hold(struct sml_stripe *stripe)
@@ -94,18 +91,18 @@ const char *sml_submit_hold(struct sml_stripe *stripe)
 	const char *why = NULL;
 
 	pthread_mutex_lock(&context->submit_lock);
-	if (!context->adds_parts && admission->adds_parts && context->asked_exact)
+	if (admission->adds_parts && context->asked_exact) {
 		why = "leaves or hosts of it round sums of several ranks, and the job has asked "
 		      "for exact sums where none do: list only switches of one kind in "
 		      "SWITCHML_SWITCH";
-	else if (!admission->floats && context->sent_floats)
+	} else if (!admission->floats && context->sent_floats) {
 		why = "it adds only integers, and the job has begun at switches that also add "
 		      "floats: list only switches of one kind in SWITCHML_SWITCH, or set "
 		      "SWITCHML_WIRE=int32";
-	else
-		stripe->holds_calls |=
-			!admission->floats ||
-			(!context->adds_parts && admission->adds_parts != stripe->in_parts);
+	} else {
+		stripe->holds_floats |= !admission->floats;
+		stripe->holds_exact |= admission->adds_parts;
+	}
 	pthread_mutex_unlock(&context->submit_lock);
 	return why;
 }
@@ -118,21 +115,18 @@ void sml_submit_decide(struct sml_stripe *stripe, bool moved)
 	/* Once it is false, others read it without the lock, so it is not written again. */
 	if (moved && !stripe->admission.floats && context->shape.floats)
 		context->shape.floats = false;
-	if (moved)
-		stripe->in_parts = !context->adds_parts && stripe->admission.adds_parts;
-	stripe->holds_calls = false;
+	context->adds_parts |= moved && stripe->admission.adds_parts;
+	stripe->holds_floats = stripe->holds_exact = false;
 	pthread_cond_broadcast(&context->released);
 	pthread_mutex_unlock(&context->submit_lock);
 }
 
-bool sml_submit_adds_only_integers(struct sml_context *context)
+void sml_submit_report(struct sml_context *context, struct sml_resumption *resumption)
 {
-	bool only_integers;
-
 	pthread_mutex_lock(&context->submit_lock);
-	only_integers = !context->shape.floats;
+	resumption->only_integers = !context->shape.floats;
+	resumption->adds_parts = context->adds_parts;
 	pthread_mutex_unlock(&context->submit_lock);
-	return only_integers;
 }
 
 /*
