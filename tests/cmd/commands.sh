@@ -170,8 +170,8 @@ for command in doctor status; do
 done
 expect "doctor" 0 "$switchml" doctor --switch "$one"
 grep -q '^ok *data port' "$work/out" || fail "doctor: the data port is not ok"
-port=$(free_port)
-local_switch "$work/three" --data-port "$port"
+port=$(steady_address 4) port=${port##*:}
+local_switch "$work/three" --listen "$(steady_address 3)" --data-port "$port"
 expect "doctor, another data port" 0 "$switchml" doctor --switch "$address"
 grep -q "^ok *data port.*$port" "$work/out" || fail "doctor: the other data port is not ok"
 expect "status" 0 "$switchml" status --json --switch "$address"
@@ -234,14 +234,14 @@ for closed in '0<&-' '1>&-' '2>&-' '0<&- 1>&- 2>&-'; do
 done
 
 # A switch serves without them, and none of its sockets has their numbers.
-port=$(free_port)
-"$switchml" switch --listen "127.0.0.1:$port" 0<&- 1>&- 2>&- &
+address=$(steady_address 5)
+"$switchml" switch --listen "$address" 0<&- 1>&- 2>&- &
 silent=$!
 answers() {
-	"$switchml" status --switch "127.0.0.1:$port" >"$work/out" 2>"$work/err"
+	"$switchml" status --switch "$address" >"$work/out" 2>"$work/err"
 }
 await answers
-expect "a job at a silent switch" 0 "$switchml" bench --local-workers 2 --switch "127.0.0.1:$port" -b 4 -e 4 -n 2 -w 0
+expect "a job at a silent switch" 0 "$switchml" bench --local-workers 2 --switch "$address" -b 4 -e 4 -n 2 -w 0
 [ "$(readlink /proc/$silent/fd/{0,1,2} | sort -u)" = /dev/null ] && ok "nothing has the numbers of standard descriptors" ||
 	fail "a socket has the number of a standard descriptor"
 kill $silent
