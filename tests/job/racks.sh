@@ -7,7 +7,8 @@ set -u
 
 . "$(dirname "$0")/../support/trees.sh"
 cd "$work" || exit 1
-export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
+# Longer than the switches of a tree take to come back, one after the other, on a busy machine.
+export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=20
 
 declare -A parent=([a]=root [b]=root)
 switch root

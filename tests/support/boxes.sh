@@ -85,7 +85,7 @@ train() {
 	pids=()
 	for at in "${@:2}"; do
 		on $rank env RANK=$rank WORLD_SIZE=$(($# - 1)) SWITCHML_JOB="$job" OPENBLAS_NUM_THREADS=1 \
-			SWITCHML_SWITCH="$at" SWITCHML_WIRE=int32 timeout 100 "${demo:?}" --steps 20 \
+			SWITCHML_SWITCH="$at" SWITCHML_WIRE=int32 "${demo:?}" --steps 20 \
 			--json "$work/$job.json.$rank" >"$work/$job.$rank" 2>&1 &
 		pids+=($!)
 		rank=$((rank + 1))
@@ -109,7 +109,7 @@ all_are_told() {
 mismatch() {
 	local bytes=(64K 256K 64K) at=("$@") rank
 	for rank in 0 1 2; do
-		on $rank env RANK=$rank WORLD_SIZE=3 timeout 50 "$switchml" bench --switch "${at[rank]}" --job mismatch \
+		on $rank env RANK=$rank WORLD_SIZE=3 "$switchml" bench --switch "${at[rank]}" --job mismatch \
 			-b "${bytes[rank]}" -e "${bytes[rank]}" >"$work/mismatch.$rank" 2>&1 &
 	done
 	await all_are_told

@@ -21,7 +21,8 @@ ranks=4
 . "$(dirname "$0")/../support/jobs.sh"
 # shellcheck source=tests/support/boxes.sh
 . "$(dirname "$0")/../support/boxes.sh"
-export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60
+# On a busy machine, each of three switches takes six seconds to load its program: so long, a rank is seen by none.
+export SWITCHML_SHARED_MEMORY=0 SWITCHML_TIMEOUT=60 SWITCHML_HEARTBEAT=20
 
 declare -A address=([box]=$network.1 [a]=$network.21 [c]=$network.22 [nic]=$network.30)
 declare -A parent=([a]=box [c]=a [nic]=box)
