@@ -44,6 +44,12 @@ check format "$work"/trace.[012]
 "$switchml" trace merge --output "$work/merged" "$work"/trace.[012] || give_up "they cannot be merged"
 check format "$work/merged"
 check waits "$work/merged" 1 0.9
+if "$here/../../tools/trace-figure" "$work/merged" "$work/figure.svg" >"$work/out" 2>&1; then
+	says "$work/figure.svg" '>result completed by rank 2<'
+	say $? "it can be drawn" "$work/figure.svg"
+else
+	says "$work/out" 'there is no matplotlib' && echo "left out: drawing it (Debian: python3-matplotlib)" || say 1 "drawing" "$work/out"
+fi
 # The ranks are of one host, and have one clock.
 check clock "$work/merged" 1 0
 check clock "$work/merged" 2 0
