@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/pool.h"
+#include "support/packet.h"
 #include "support/test.h"
 
 #define LANES	13
@@ -48,18 +49,15 @@ static uint64_t contribute_at(struct job *job, uint8_t rank, uint16_t slots, uin
 	uint64_t waited_ns = 0;
 
 	for (uint16_t slot = 0; slot < slots; slot++) {
-		const struct packet packet = {.header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
-							 .version = SML_WIRE_VERSION,
-							 .job_be = sml_be32(9),
-							 .epoch_be = sml_be32(3),
-							 .use_be = sml_be32(job->use[slot]),
-							 .slot_be = sml_be16(slot),
-							 .rank = rank,
-							 .shard = slot % 2,
-							 .lanes_be = sml_be16(LANES)}};
-		enum sml_verdict verdict =
-			sml_pool_receive(&job->pool, &packet, sizeof(packet), &answer);
+		struct packet packet = {
+			.header = packet_header(SML_PACKET_CONTRIBUTION, 9, 3, 0, LANES)};
+		enum sml_verdict verdict;
 
+		packet.header.use_be = sml_be32(job->use[slot]);
+		packet.header.slot_be = sml_be16(slot);
+		packet.header.rank = rank;
+		packet.header.shard = slot % 2;
+		verdict = sml_pool_receive(&job->pool, &packet, sizeof(packet), &answer);
 		waited_ns += sml_pool_waited(&job->pool, verdict, &answer.in, now_ns);
 		job->use[slot] += verdict == SML_VERDICT_COMPLETED;
 	}

@@ -12,6 +12,7 @@
 #include "core/gather.h"
 #include "core/pool.h"
 #include "fuzz/properties.h"
+#include "support/packet.h"
 
 #define MAX_USES  8 /* counted from the first use that a packet can have */
 #define MAX_RANKS 3
@@ -322,22 +323,25 @@ static uint8_t kind_of(const struct oracle *oracle, bool no_lanes)
 	return oracle->form.lane_kind | (no_lanes ? SML_LANES_OMITTED : 0);
 }
 
+/* Of use t, which has lanes or omits them. */
+static struct sml_header header_of(const struct oracle *oracle, uint32_t t, struct sml_header begun,
+				   uint32_t digest, uint32_t rank, bool no_lanes)
+{
+	begun.use_be = sml_be32(oracle->first_use + t);
+	begun.digest_be = sml_be32(digest);
+	begun.rank = (uint8_t)rank;
+	begun.op = oracle->form.op;
+	begun.lane_kind = kind_of(oracle, no_lanes);
+	return begun;
+}
+
 static void fill(struct message *message, const struct oracle *oracle, uint32_t t, uint32_t rank,
 		 uint32_t digest, bool no_lanes)
 {
-	message->header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.job_be = sml_be32(JOB),
-		.key_be = sml_be64(1000 + rank),
-		.epoch_be = sml_be32(EPOCH),
-		.use_be = sml_be32(oracle->first_use + t),
-		.digest_be = sml_be32(digest),
-		.rank = (uint8_t)rank,
-		.op = oracle->form.op,
-		.lane_kind = kind_of(oracle, no_lanes),
-		.lanes_be = sml_be16(oracle->form.lanes),
-	};
+	message->header = header_of(
+		oracle, t,
+		packet_header(SML_PACKET_CONTRIBUTION, JOB, EPOCH, 1000 + rank, oracle->form.lanes),
+		digest, rank, no_lanes);
 	put_contribution(oracle, t, rank, message->lanes_be);
 }
 
@@ -352,21 +356,11 @@ static void put_result(const struct oracle *oracle, uint32_t t, uint32_t *lanes_
 static void fill_result(struct message *message, const struct oracle *oracle, uint32_t t,
 			uint32_t digest, uint32_t ticket, uint8_t last_rank, bool no_lanes)
 {
-	message->header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_RESULT,
-		.job_be = sml_be32(parent.job),
-		.key_be = sml_be64(parent.tag),
-		.epoch_be = sml_be32(EPOCH),
-		.use_be = sml_be32(oracle->first_use + t),
-		.chunk_be = sml_be32(ticket),
-		.digest_be = sml_be32(digest),
-		.rank = last_rank,
-		.op = oracle->form.op,
-		.lane_kind = kind_of(oracle, no_lanes),
-		.lanes_be = sml_be16(oracle->form.lanes),
-	};
+	message->header = header_of(
+		oracle, t,
+		packet_header(SML_PACKET_RESULT, parent.job, EPOCH, parent.tag, oracle->form.lanes),
+		digest, last_rank, no_lanes);
+	message->header.chunk_be = sml_be32(ticket);
 	put_result(oracle, t, message->lanes_be);
 }
 

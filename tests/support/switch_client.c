@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "control/envelope.h"
 #include "support/messages.h"
+#include "support/packet.h"
 
 int64_t client_now_ms(void)
 {
@@ -293,21 +294,14 @@ void client_admitted(struct client *client)
 uint32_t client_packet(const struct client *client, uint16_t slot, uint32_t use, uint16_t lanes,
 		       int32_t value, struct packet *packet)
 {
-	packet->header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_CONTRIBUTION,
-		.job_be = sml_be32(client->job_number),
-		.key_be = sml_be64(client->cookie),
-		.epoch_be = sml_be32(client->epoch),
-		.use_be = sml_be32(use),
-		.chunk_be = sml_be32(slot),
-		.digest_be = sml_be32(7),
-		.slot_be = sml_be16(slot),
-		.rank = client->rank,
-		.shard = (uint8_t)(slot % client->shards),
-		.lanes_be = sml_be16(lanes),
-	};
+	packet->header = packet_header(SML_PACKET_CONTRIBUTION, client->job_number, client->epoch,
+				       client->cookie, lanes);
+	packet->header.use_be = sml_be32(use);
+	packet->header.chunk_be = sml_be32(slot);
+	packet->header.digest_be = sml_be32(7);
+	packet->header.slot_be = sml_be16(slot);
+	packet->header.rank = client->rank;
+	packet->header.shard = (uint8_t)(slot % client->shards);
 	for (uint32_t i = 0; i < lanes; i++)
 		packet->lanes_be[i] = sml_be32((uint32_t)value);
 	return SML_HEADER_BYTES + 4u * lanes;

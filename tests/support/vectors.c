@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/element.h"
+#include "support/packet.h"
 
 #define LINE_BYTES 1024
 
@@ -189,45 +190,21 @@ static void read_field(struct vector *vector, char *name, char *value, uint32_t 
 	}
 }
 
-/* The rank comes first, for its cookie; what else is wrong is said after it. */
-static void begin_contribution(struct sml_header *header, const struct sml_pool_rules *rules,
-			       const char *words)
-{
-	unsigned rank = 0;
-
-	sscanf(words, " rank=%u", &rank);
-	*header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_CONTRIBUTION,
-		.job_be = sml_be32(VECTOR_JOB),
-		.epoch_be = sml_be32(VECTOR_EPOCH),
-		.key_be = sml_be64(rank < SML_MAX_CHILDREN ? rules->cookies[rank] : 0),
-	};
-}
-
-static void begin_result(struct sml_header *header, const struct sml_pool_rules *rules)
-{
-	*header = (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_RESULT,
-		.job_be = sml_be32(rules->is_leaf ? rules->parent.job : VECTOR_JOB),
-		.epoch_be = sml_be32(VECTOR_EPOCH),
-		.key_be = sml_be64(rules->parent.tag),
-	};
-}
-
 static void read_packet(struct vector *vector, const struct sml_pool_rules *rules, char *words)
 {
 	struct sml_header *header = (struct sml_header *)vector->packet;
-	uint32_t cut = 0;
+	uint32_t cut = 0, rank = 0;
 	char *save, *value;
 
+	/* The rank comes first, for its cookie; what else is wrong is said after it. */
+	sscanf(words, " rank=%u", &rank);
 	if (vector->is_result)
-		begin_result(header, rules);
+		*header = packet_header(SML_PACKET_RESULT,
+					rules->is_leaf ? rules->parent.job : VECTOR_JOB,
+					VECTOR_EPOCH, rules->parent.tag, 0);
 	else
-		begin_contribution(header, rules, words);
+		*header = packet_header(SML_PACKET_CONTRIBUTION, VECTOR_JOB, VECTOR_EPOCH,
+					rank < SML_MAX_CHILDREN ? rules->cookies[rank] : 0, 0);
 	vector->length = SML_HEADER_BYTES;
 	for (char *word = strtok_r(words, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
 		value = cut_off_value(vector->line, word);

@@ -9,22 +9,19 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "support/packet.h"
+
 struct sml_header frame_header(const struct sml_pool_rules *rules, uint8_t rank, uint16_t slot,
 			       uint32_t use, uint16_t lanes)
 {
-	return (struct sml_header){
-		.magic_be = sml_be16(SML_WIRE_MAGIC),
-		.version = SML_WIRE_VERSION,
-		.kind = SML_PACKET_CONTRIBUTION,
-		.job_be = sml_be32(rules->job),
-		.key_be = sml_be64(rules->cookies[rank]),
-		.epoch_be = sml_be32(rules->epoch),
-		.use_be = sml_be32(use),
-		.slot_be = sml_be16(slot),
-		.rank = rank,
-		.shard = (uint8_t)(slot % rules->n_shards),
-		.lanes_be = sml_be16(lanes),
-	};
+	struct sml_header header = packet_header(SML_PACKET_CONTRIBUTION, rules->job, rules->epoch,
+						 rules->cookies[rank], lanes);
+
+	header.use_be = sml_be32(use);
+	header.slot_be = sml_be16(slot);
+	header.rank = rank;
+	header.shard = (uint8_t)(slot % rules->n_shards);
+	return header;
 }
 
 uint32_t frame_headers(const struct frame_wrapping *wrapping)

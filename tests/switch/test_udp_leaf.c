@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "job/dataplane.h"
+#include "support/packet.h"
 #include "support/ranks.h"
 #include "support/test.h"
 #include "switch/dataplane.h"
@@ -93,15 +94,9 @@ static void close_world(struct world *world)
 
 static void say(int fd, uint8_t kind, uint64_t key, uint32_t lane)
 {
-	struct packet packet = {.header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
-					   .version = SML_WIRE_VERSION,
-					   .kind = kind,
-					   .job_be = sml_be32(JOB),
-					   .key_be = sml_be64(key),
-					   .epoch_be = sml_be32(EPOCH),
-					   .slot_be = sml_be16(1),
-					   .lanes_be = sml_be16(LANES)}};
+	struct packet packet = {.header = packet_header(kind, JOB, EPOCH, key, LANES)};
 
+	packet.header.slot_be = sml_be16(1);
 	for (unsigned i = 0; i < LANES; i++)
 		packet.lanes_be[i] = sml_be32(lane);
 	if (kind == SML_PACKET_RESULT)

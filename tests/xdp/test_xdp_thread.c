@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "support/packet.h"
 #include "support/test.h"
 #include "support/xdp_run.h"
 #include "switch/xdp/thread.h"
@@ -95,12 +96,7 @@ static void close_world(void)
 
 static void say(uint8_t kind, uint64_t key)
 {
-	const struct sml_header header = {.magic_be = sml_be16(SML_WIRE_MAGIC),
-					  .version = SML_WIRE_VERSION,
-					  .kind = kind,
-					  .job_be = sml_be32(JOB),
-					  .key_be = sml_be64(key),
-					  .epoch_be = sml_be32(EPOCH)};
+	const struct sml_header header = packet_header(kind, JOB, EPOCH, key, 0);
 
 	assert_int_equal(send(world.rank, &header, sizeof(header), 0), sizeof(header));
 }
