@@ -605,6 +605,26 @@ TEST(ranks_that_begin_where_others_go_on_make_their_calls_as_these)
 	begin_in_part(serve_udp, 2, serve_udp, 0); /* and from there */
 }
 
+/* A switch for one lane count has no leaves: it ends when one rank has been told to start. */
+TEST(ranks_that_begin_where_others_go_on_send_full_packets_as_these)
+{
+	char first[64] = "", proxy[64], next[64], command[4096], list[130];
+	pid_t pid = serve_in_child(serve_int32, first);
+	FILE *output;
+
+	snprintf(command, sizeof(command), "%s %s Start 1 %d", getenv("SML_CUTTING_PROXY"), first,
+		 pid);
+	output = popen(command, "r"); /* NOLINT(cert-env33-c): a test */
+	assert_non_null(output);
+	assert_int_equal(fscanf(output, "ready on %63s", proxy), 1);
+	serve_udp(next);
+	snprintf(list, sizeof(list), "%s|%s", proxy, next);
+	run_job(&(struct job){
+		.n_ranks = RANKS, .switch_address = list, .body = reduce_by_each_wire});
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(pclose(output), 0);
+}
+
 #define ROUNDED 5000
 
 /* Elements of each wire that is rounded, and where rank 0's sums go. */
