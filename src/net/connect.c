@@ -37,15 +37,26 @@ int sml_resolve(const char *host, uint16_t port, union sml_sockaddr *found, int 
 	return n;
 }
 
-int sml_connect_begin(int fd, const union sml_sockaddr *to)
+int sml_connect_begin(const union sml_sockaddr *to,
+		      int (*prepare)(const void *self, const union sml_sockaddr *to, int fd),
+		      const void *self)
 {
+	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	const int one = 1;
+	int error;
 
+	if (fd < 0)
+		return -errno;
+	error = prepare ? prepare(self, to, fd) : 0;
 	/* Messages are short, and many are awaited. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (connect(fd, &to->any, sml_sockaddr_length(to)) < 0 && errno != EINPROGRESS)
-		return -errno;
-	return 0;
+	if (error == 0 && connect(fd, &to->any, sml_sockaddr_length(to)) < 0 &&
+	    errno != EINPROGRESS)
+		error = -errno;
+	if (error == 0)
+		return fd;
+	close(fd);
+	return error;
 }
 
 int sml_connect_result(int fd)
@@ -82,16 +93,11 @@ static void limit_time(int fd, int timeout_ms)
 
 static int try_one(const struct sml_connect *wish, const union sml_sockaddr *to)
 {
-	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int error;
+	int fd = sml_connect_begin(to, wish->prepare, wish->self);
+	int error = fd < 0 ? fd : await(fd, wish->timeout_ms);
 
 	if (fd < 0)
-		return -errno;
-	error = wish->prepare ? wish->prepare(wish->self, to, fd) : 0;
-	if (error == 0)
-		error = sml_connect_begin(fd, to);
-	if (error == 0)
-		error = await(fd, wish->timeout_ms);
+		return fd;
 	if (error) {
 		close(fd);
 		return error;

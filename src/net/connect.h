@@ -11,8 +11,13 @@
 /* The host's addresses, at most `room`. Returns their number, or an error for gai_strerror(). */
 int sml_resolve(const char *host, uint16_t port, union sml_sockaddr *found, int room);
 
-/* Begins. Returns 0 or -errno. It is over when the socket, which does not block, is writable. */
-int sml_connect_begin(int fd, const union sml_sockaddr *to);
+/*
+ * Begins. Returns a socket, which does not block, or an error. It is over when that is writable.
+ * prepare: of the socket; returns 0, or an error that ends the try. NULL: there is no need.
+ */
+int sml_connect_begin(const union sml_sockaddr *to,
+		      int (*prepare)(const void *self, const union sml_sockaddr *to, int fd),
+		      const void *self);
 
 /* Then: 0 or -errno. */
 int sml_connect_result(int fd);
@@ -21,7 +26,7 @@ struct sml_connect {
 	const char *host;
 	uint16_t port;
 	int timeout_ms; /* of each address, and then of each call that waits */
-	/* Prepares a socket. Returns 0, or an error that ends the try. NULL: there is no need. */
+	/* As of sml_connect_begin(). */
 	int (*prepare)(const void *self, const union sml_sockaddr *to, int fd);
 	const void *self;
 	const char *why; /* set, if there is no connection: in words */

@@ -86,6 +86,9 @@ int peers_run(struct peers *peers, unsigned wait_s);
  */
 int peers_open(int type, const struct sml_port_range *ports, int *fd);
 
+/* As the library binds its control connection: for sml_connect_begin(). */
+int peers_bind(const void *filter, const union sml_sockaddr *to, int fd);
+
 /* Run this process as a rank. Returns the exit status: 0, or 1 after an error on standard error. */
 int peers_rank_run(const struct peers *peers, const char *host, unsigned wait_s);
 

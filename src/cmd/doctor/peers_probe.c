@@ -52,22 +52,6 @@ static struct {
 
 /* ---- set-up ---- */
 
-/* As the library would connect. Returns the connection under way, or a negative errno. */
-static int begin_tcp(const struct sml_interface *interface, const union sml_sockaddr *to)
-{
-	const struct sml_port_range any = {0};
-	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int error = fd < 0 ? -errno : sml_interface_bind(interface, &any, fd);
-
-	if (error == 0)
-		error = sml_connect_begin(fd, to);
-	if (error == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return error;
-}
-
 static void set_target(unsigned i, const char *filter)
 {
 	struct target *target = &test.targets[i];
@@ -78,7 +62,7 @@ static void set_target(unsigned i, const char *filter)
 
 	if (error == 0)
 		error = sml_interface_choose(&interface, filter, &to.address, target->host->name);
-	target->tcp = error ? error : begin_tcp(&interface, &to.address);
+	target->tcp = error ? error : sml_connect_begin(&to.address, peers_bind, filter);
 	/* No interface has an address of its family. */
 	target->tcp_error = target->tcp >= 0		      ? ETIMEDOUT
 			    : target->tcp == SML_ERROR_CONFIG ? EAFNOSUPPORT

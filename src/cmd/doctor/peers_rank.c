@@ -224,8 +224,7 @@ static bool open_sockets(struct rank *self)
 	return false;
 }
 
-/* As the library binds its control connection. */
-static int bind_source(const void *filter, const union sml_sockaddr *to, int fd)
+int peers_bind(const void *filter, const union sml_sockaddr *to, int fd)
 {
 	const struct sml_port_range any = {0};
 	struct sml_interface interface;
@@ -243,7 +242,7 @@ static int find_rank_0(const struct peers *peers, const char *host, unsigned wai
 	struct sml_connect wish = {.host = host,
 				   .port = (uint16_t)peers->settings.config.master_port,
 				   .timeout_ms = CONNECT_MS,
-				   .prepare = filter ? bind_source : NULL,
+				   .prepare = filter ? peers_bind : NULL,
 				   .self = filter};
 	int fd;
 

@@ -141,25 +141,25 @@ static void on_connected(void *self, unsigned what)
 	sml_search_connected(&attempt->finder->search, address_of(attempt), sml_now_ns());
 }
 
+/* Nobody connects to it: SWITCHML_PORTS is not about it. */
+static int bind_source(const void *interface, const union sml_sockaddr *to, int fd)
+{
+	const struct sml_port_range any = {0};
+
+	(void)to;
+	return sml_interface_bind(interface, &any, fd);
+}
+
 /* 0 or -errno. It is writable once it is connected, at once at the earliest. */
 static int start_connecting(struct attempt *attempt)
 {
 	const struct sml_endpoint *endpoint = attempt->connection.endpoint;
 	struct sml_reached *connection = &attempt->connection;
-	const struct sml_port_range any = {
-		0}; /* nobody connects to it: SWITCHML_PORTS is not about it */
-	int fd = sml_fd_own(socket(endpoint->address.any.sa_family,
-				   SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	int error;
+	int fd = sml_connect_begin(&endpoint->address, bind_source, &connection->interface);
 
 	if (fd < 0)
-		return -errno;
-	connection->fd = fd;
-	error = sml_interface_bind(&connection->interface, &any, fd);
-	if (error == 0)
-		error = sml_connect_begin(fd, &endpoint->address);
-	if (error)
-		return error;
+		return fd;
+	connection->fd = fd = sml_fd_own(fd);
 	attempt->connected = sml_watch_new(attempt->finder->loop, fd, on_connected, attempt);
 	return attempt->connected ? sml_watch_set(attempt->connected, SML_WATCH_WRITE) : -ENOMEM;
 }

@@ -150,15 +150,13 @@ static void connect_next(struct sml_server *server)
 {
 	struct sml_uplink *uplink = &server->uplink;
 	const union sml_sockaddr *to = &uplink->addresses[uplink->next++ % uplink->n_addresses];
-	int error;
+	int fd = sml_connect_begin(to, NULL, NULL);
 
-	uplink->fd = sml_fd_own(
-		socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-	error = uplink->fd < 0 ? -errno : sml_connect_begin(uplink->fd, to);
-	if (error) {
-		fail(server, -error);
+	if (fd < 0) {
+		fail(server, -fd);
 		return;
 	}
+	uplink->fd = sml_fd_own(fd);
 	uplink->connected = sml_watch_new(server->loop, uplink->fd, on_connected, server);
 	if (uplink->connected == NULL || sml_watch_set(uplink->connected, SML_WATCH_WRITE) < 0)
 		fail(server, ENOMEM);
