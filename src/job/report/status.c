@@ -286,10 +286,10 @@ static void describe_dataplane(struct sml_jobs *jobs, struct counters *out)
 	add_counter(out, "bad-checksums", counters.bad_checksums);
 }
 
-/* A status, and the memory that it points into. */
 /* Processes that wait, of those that a status names. */
 #define WAITING_TOLD 64
 
+/* A status, and the memory that it points into. */
 struct whole {
 	SmlControl__Status status;
 	struct job_status *all;
