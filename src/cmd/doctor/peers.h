@@ -64,9 +64,6 @@ struct peers {
 enum peers_end { PEERS_STRANGER, PEERS_RANK, PEERS_RANK_0 };
 extern const struct sml_rules peers_rules;
 
-/* Takes the message out of its envelope, and frees that. */
-void *peers_unwrap(SmlControl__Envelope *envelope);
-
 /* The speaker of a host. */
 static inline const struct peers_rank *peers_speaker(const struct peers *peers, unsigned host)
 {

@@ -37,7 +37,8 @@ const struct sml_rules peers_rules = {
 		},
 };
 
-void *peers_unwrap(SmlControl__Envelope *envelope)
+/* Takes the message out of its envelope, and frees that. */
+static void *unwrap(SmlControl__Envelope *envelope)
 {
 	void *message = envelope->hello; /* all are pointers */
 
@@ -115,7 +116,7 @@ static void hear(struct peers *peers, struct sml_talk *stranger)
 	if (got < 0)
 		refuse(peers, stranger);
 	if (got > 0) {
-		hello = peers_unwrap(message);
+		hello = unwrap(message);
 		if (admit(peers, stranger, hello))
 			*stranger = (struct sml_talk){.fd = -1};
 		else
@@ -269,7 +270,7 @@ static SmlControl__Done *answer_of(struct peers_rank *rank, uint64_t until_ns)
 		error = sml_talk_receive(&rank->talk, until_ns, &message);
 		if (error)
 			break;
-		done = peers_unwrap(message);
+		done = unwrap(message);
 		sml_text_clean_message(&done->base);
 		if (done->number == rank->asked)
 			return done;
