@@ -63,40 +63,21 @@ static uint64_t most_gathered(const struct sml_tensor_spec *spec, const struct s
 	       sml_gather_capacity(spec->type, GATHERED_LANES, shape->n_ranks);
 }
 
-static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+static enum sml_form form_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape,
+			     const struct sml_code *code)
 {
-	struct sml_code code = code_of(spec, shape);
-
 	if (spec->count == 0)
 		return SML_FORM_EMPTY;
-	if (code.exponents)
+	if (code->exponents)
 		return spec->count <= most_gathered(spec, shape) ? SML_FORM_GATHER
 								 : SML_FORM_EXPONENT;
 	/*
 	 * The lower halves of a pair depend on the upper halves, so a pair needs at least two
 	 * packets.
 	 */
-	return code.coding != SML_CODE_PAIR && spec->count <= sml_code_elements(&code, shape->lanes)
+	return code->coding != SML_CODE_PAIR && spec->count <= sml_code_elements(code, shape->lanes)
 		       ? SML_FORM_SMALL
 		       : SML_FORM_PLAIN;
-}
-
-static uint32_t n_data_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	struct sml_code code = code_of(spec, shape);
-	enum sml_form form = form_of(spec, shape);
-
-	if (form != SML_FORM_EXPONENT && form != SML_FORM_PLAIN)
-		return 0;
-	return (uint32_t)div_up(spec->count, sml_code_elements(&code, shape->lanes)) *
-	       (code.coding == SML_CODE_PAIR ? 2 : 1);
-}
-
-static uint64_t n_blocks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	struct sml_code code = code_of(spec, shape);
-
-	return code.exponents ? div_up(spec->count, sml_code_block(&code)) : 0;
 }
 
 /*
@@ -110,25 +91,46 @@ static uint32_t head_lanes(const struct sml_code *code, const struct sml_shape *
 			     : shape->lanes;
 }
 
-static uint32_t elements_per_head(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+static uint32_t elements_per_head(const struct sml_code *code, const struct sml_shape *shape)
 {
-	struct sml_code code = code_of(spec, shape);
-	uint32_t bytes = (uint32_t)sml_element_bytes(spec->type), block = sml_code_block(&code);
-	uint32_t lanes = head_lanes(&code, shape), fit = shape->only_int32 ? lanes : 2 * lanes;
+	uint32_t bytes = (uint32_t)sml_element_bytes(code->type), block = sml_code_block(code);
+	uint32_t lanes = head_lanes(code, shape), fit = shape->only_int32 ? lanes : 2 * lanes;
 	uint32_t cached = HEAD_BYTES / (bytes < 4 ? 4 : bytes) / block;
 
 	return block * (fit < cached ? fit : cached);
 }
 
-static uint32_t n_head_chunks(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	enum sml_form form = form_of(spec, shape);
+/* How a call becomes chunks. It is worked out once, because small calls consist of little else. */
+struct layout {
+	struct sml_code code;
+	enum sml_form form;
+	uint32_t elements_per_chunk, elements_per_head; /* as in struct sml_tensor */
+	uint32_t n_head, n_data;
+	size_t numbers_bytes; /* of exponents, or of the upper halves of a pair's results */
+};
 
-	if (form == SML_FORM_GATHER)
-		return (uint32_t)div_up(spec->count, gathered_elements(spec, shape));
-	if (form != SML_FORM_EXPONENT)
-		return 1;
-	return (uint32_t)div_up(spec->count, elements_per_head(spec, shape));
+static struct layout layout_of(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
+{
+	struct sml_code code = code_of(spec, shape);
+	bool pair = code.coding == SML_CODE_PAIR;
+	struct layout to = {.code = code, .form = form_of(spec, shape, &code), .n_head = 1};
+
+	to.elements_per_chunk = to.form == SML_FORM_GATHER ? gathered_elements(spec, shape)
+							   : sml_code_elements(&code, shape->lanes);
+	if (to.form == SML_FORM_GATHER)
+		to.n_head = (uint32_t)div_up(spec->count, to.elements_per_chunk);
+	if (to.form == SML_FORM_EXPONENT) {
+		to.elements_per_head = elements_per_head(&code, shape);
+		to.n_head = (uint32_t)div_up(spec->count, to.elements_per_head);
+	}
+	if (to.form == SML_FORM_EXPONENT || to.form == SML_FORM_PLAIN)
+		to.n_data = (uint32_t)div_up(spec->count, to.elements_per_chunk) * (pair ? 2 : 1);
+	if (pair)
+		to.numbers_bytes = ROUND_UP_8(4 * (size_t)spec->count);
+	else if (code.exponents)
+		to.numbers_bytes =
+			ROUND_UP_8(2 * (size_t)div_up(spec->count, sml_code_block(&code)));
+	return to;
 }
 
 bool sml_tensor_uses(const struct sml_tensor_spec *spec, const void *memory, size_t bytes)
@@ -153,48 +155,36 @@ static uint32_t digest_of(const struct sml_tensor_spec *spec, uint32_t number)
 	return spec->name ? sml_hash_step(hash, spec->name) : hash;
 }
 
-/* Exponents, or the upper halves of a pair's results. */
-static size_t numbers_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
-{
-	bool pair = code_of(spec, shape).coding == SML_CODE_PAIR;
-
-	return ROUND_UP_8(pair ? 4 * (size_t)spec->count : 2 * (size_t)n_blocks(spec, shape));
-}
-
 size_t sml_tensor_memory_bytes(const struct sml_tensor_spec *spec, const struct sml_shape *shape)
 {
-	size_t data = n_data_chunks(spec, shape);
+	struct layout layout = layout_of(spec, shape);
 
-	return numbers_bytes(spec, shape) + ROUND_UP_8(data) +
-	       ROUND_UP_8(n_head_chunks(spec, shape)) +
+	return layout.numbers_bytes + ROUND_UP_8(layout.n_data) + ROUND_UP_8(layout.n_head) +
 	       (spec->residual ? sizeof(float) * (size_t)spec->count : 0);
 }
 
 void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *spec,
 		     const struct sml_shape *shape, struct sml_sequence *sequence, void *memory)
 {
-	uint32_t n_head = n_head_chunks(spec, shape);
-	uint32_t n_data = n_data_chunks(spec, shape);
-	struct sml_code code = code_of(spec, shape);
-	enum sml_form form = form_of(spec, shape);
+	struct layout layout = layout_of(spec, shape);
+	uint32_t n_head = layout.n_head, n_data = layout.n_data;
+	struct sml_code code = layout.code;
 	uint8_t *bytes = memory;
 
-	sml_assert(spec->wire != SML_WIRE_EXACT || form != SML_FORM_EXPONENT);
+	sml_assert(spec->wire != SML_WIRE_EXACT || layout.form != SML_FORM_EXPONENT);
 	sml_assert(spec->residual == NULL || code.coding == SML_CODE_FLOAT ||
 		   code.coding == SML_CODE_RAW);
 	*tensor = (struct sml_tensor){
 		.spec = *spec,
 		.shape = *shape,
-		.form = form,
+		.form = layout.form,
 		.recoverable = sml_code_is_recoverable(&code) && spec->recv_first == 0 &&
 			       spec->recv_count == spec->count,
 		.code = code,
 		.number = sequence->number,
 		.digest = digest_of(spec, sequence->number),
-		.elements_per_chunk = form == SML_FORM_GATHER
-					      ? gathered_elements(spec, shape)
-					      : sml_code_elements(&code, shape->lanes),
-		.elements_per_head = elements_per_head(spec, shape),
+		.elements_per_chunk = layout.elements_per_chunk,
+		.elements_per_head = layout.elements_per_head,
 		.window = {{(uint32_t)sequence->next[SML_HEAD], n_head},
 			   {(uint32_t)sequence->next[SML_DATA], n_data}},
 		.first = {sequence->next[SML_HEAD], sequence->next[SML_DATA]},
@@ -202,7 +192,7 @@ void sml_tensor_init(struct sml_tensor *tensor, const struct sml_tensor_spec *sp
 		.highs = memory,
 		.left = n_head + n_data,
 	};
-	tensor->progress[SML_DATA] = bytes + numbers_bytes(spec, shape);
+	tensor->progress[SML_DATA] = bytes + layout.numbers_bytes;
 	tensor->progress[SML_HEAD] = tensor->progress[SML_DATA] + ROUND_UP_8(n_data);
 	if (spec->residual)
 		tensor->lost = (void *)(tensor->progress[SML_HEAD] + ROUND_UP_8(n_head));
