@@ -110,10 +110,7 @@ fi
 
 # ---- hostile clients ----
 check "hostile clients do not disturb the job" hostile
-has_few_files() {
-	[ "$(find "/proc/$switch/fd" | wc -l)" -lt 60 ]
-}
-await has_few_files
+await eval '[ "$(find "/proc/$switch/fd" | wc -l)" -lt 60 ]'
 kill $bench
 wait $bench
 say $? "the job ends with exact results" "$work/bench"

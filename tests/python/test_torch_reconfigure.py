@@ -266,8 +266,7 @@ def leftovers(rank):
 def await_few_leftovers(rank, before):
     """Threads that drop what was replaced may take long on a busy machine."""
     few = before[0] + 30, before[1] + 15
-    poll(lambda: all(map(operator.le, leftovers(rank), few)), SECONDS)
-    assert all(map(operator.le, leftovers(rank), few)), (before, leftovers(rank))
+    assert poll(lambda: all(map(operator.le, leftovers(rank), few)), SECONDS), leftovers(rank)
 
 
 def test_many_changes_leave_nothing_behind(members):
