@@ -100,6 +100,21 @@ grep -q 'switchml bench: .*is it a SwitchML switch' proxies.0 &&
 	[ "$(grep -c 'looking for a switch' proxies.0)" = 1 ]
 say $? "what ends each connection is not tried in a busy loop, and is told of" proxies.0
 
+# It may be a switch that died just then, and comes back.
+at[once]=$(steady_address 9)
+python3 -c 'import socket, sys
+host, _, port = sys.argv[1].partition(":")
+listener = socket.create_server((host, int(port)))
+print("listens", flush=True)
+listener.accept()[0].close()' "${at[once]}" >once.listens &
+await says once.listens listens
+pids=()
+rank once 0 2 "${at[once]}"
+await is_over_or says once.0 'is it a SwitchML switch.*looking for a switch'
+switch once
+rank once 1 2 "${at[once]}"
+ends_well "the only switch ends a connection before it answers, and comes back" once
+
 # ---- trees ----
 
 declare -A parent=([leaf]=root)

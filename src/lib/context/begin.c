@@ -125,12 +125,13 @@ static bool drops_membership(struct sml_stripe *stripe, struct search *search, i
 /* ---- the next try ---- */
 
 /* Is it the switch that has failed, and not this rank or another one? */
-static bool is_lost(const struct sml_stripe *stripe, const struct search *search, int error,
-		    bool connected)
+static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
 {
-	/* It said nothing, so it may be frozen, or rank 0 of the last job, or something else. */
-	bool silent = error == SML_ERROR_UNREACHABLE && connected &&
-		      (stripe->endpoints->n > 1 || search->policy->retries);
+	/*
+	 * It said nothing, so it may be frozen, or have died just then, or be rank 0 of the last
+	 * job, or something else; or it is a leaf that looks for its parent.
+	 */
+	bool silent = error == SML_ERROR_UNREACHABLE && connected;
 
 	return (error == SML_ERROR_SWITCH_DIED || silent) && !stripe->context->embedded;
 }
@@ -209,14 +210,17 @@ static bool start_over(struct sml_stripe *stripe)
 	return true;
 }
 
+/* What was lost, too, where a switch was found first. */
 static int report_search(int error, const struct search *search)
 {
 	char text[SML_TEXT_BYTES];
 
-	if (!search->died || error != SML_ERROR_UNREACHABLE)
+	if (error != SML_ERROR_UNREACHABLE || search->n_lost == 0 || search->policy->retries)
 		return error;
 	snprintf(text, sizeof(text), "%s", sml_error_last());
-	return sml_error_set(SML_ERROR_SWITCH_DIED,
+	if (!search->died && strcmp(text, search->lost) == 0)
+		return error;
+	return sml_error_set(search->died ? SML_ERROR_SWITCH_DIED : error,
 			     "%.350s, and the job could not begin at "
 			     "another switch: %.500s",
 			     search->lost, text);
@@ -230,7 +234,7 @@ int sml_stripe_begin(struct sml_stripe *stripe)
 
 	while ((error = try_to_begin(stripe, &search, &connected)) != 0) {
 		note_ready(stripe, &search);
-		if (is_lost(stripe, &search, error, connected))
+		if (is_lost(stripe, error, connected))
 			note_loss(stripe, &search, error);
 		else if (!drops_membership(stripe, &search, &error) &&
 			 (error != SML_ERROR_UNREACHABLE || search.policy->retries))
