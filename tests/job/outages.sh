@@ -158,16 +158,19 @@ lost_data() {
 
 # UDP from one host is blocked before the job starts: all ranks learn which, and why.
 blocked_data() {
+	local list
 	firewall switch INPUT -p udp -s 10.77.0.12 -j DROP
-	happened=$(now_ms)
-	start_job "$switch SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
-	for rank in 0 1 2; do
-		expect_error "a firewall drops rank 2's probes" $rank $deadline \
-			"TCP to the switch at 10.77.0.1:28500 works, but UDP port 28500 there does not answer"
-	done
-	for rank in 0 1; do
-		grep -q "rank 2 (host host2, pid [0-9]*) aborted the job: TCP" "$work/rank.$rank" ||
-			fail "UDP is blocked for rank 2: rank $rank does not name it"
+	for list in "$switch" "$switch|10.77.0.1:28999"; do
+		happened=$(now_ms)
+		start_job "$list SWITCHML_TIMEOUT=20" -b 64K -e 64K -n 3
+		for rank in 0 1 2; do
+			expect_error "a firewall drops rank 2's probes ($list)" $rank $deadline \
+				"TCP to the switch at 10.77.0.1:28500 works, but UDP port 28500 there does not answer"
+		done
+		for rank in 0 1; do
+			grep -q "rank 2 (host host2, pid [0-9]*) aborted the job: TCP" "$work/rank.$rank" ||
+				fail "UDP is blocked for rank 2: rank $rank does not name it"
+		done
 	done
 	firewall switch
 	expect_job_again "a firewall that dropped probes" $switch

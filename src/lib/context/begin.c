@@ -11,9 +11,9 @@
  * for: it has nothing of it, and goes on with them, or begins anew if no rank was told to start.
  * They keep to the rules of the switch that told them, and so does this rank (data_path.c).
  *
- * The invariant: a new try has nothing of the last one but that; except that the others know which
- * ranks of this host share memory at several switches: a switch that is lost after that, and before
- * Ready, is an error.
+ * The invariant: a new try has nothing of the last one but that, and its rules; except that the
+ * others know which ranks of this host share memory at several switches: a switch that is lost
+ * after that, and before Ready, is an error.
  */
 
 #include <stdio.h>
@@ -129,9 +129,13 @@ static bool is_lost(const struct sml_stripe *stripe, int error, bool connected)
 {
 	/*
 	 * It said nothing, so it may be frozen, or have died just then, or be rank 0 of the last
-	 * job, or something else; or it is a leaf that looks for its parent.
+	 * job, or something else; or it is a leaf that looks for its parent. If it has admitted
+	 * this rank, it is the path of data that leads nowhere: the others must hear of that,
+	 * unless they go on, at any switch.
 	 */
-	bool silent = error == SML_ERROR_UNREACHABLE && connected;
+	bool silent = error == SML_ERROR_UNREACHABLE && connected &&
+		      (!sml_control_is_admitted(stripe->control) ||
+		       sml_admission_resumes(&stripe->admission));
 
 	return (error == SML_ERROR_SWITCH_DIED || silent) && !stripe->context->embedded;
 }
