@@ -109,22 +109,26 @@ static int probe_path(const struct sml_stripe *stripe, struct sml_control *contr
 static int check_terms(struct sml_stripe *stripe, uint16_t lanes)
 {
 	const struct sml_context *context = stripe->context;
+	bool begins = context->shape.lanes == 0,
+	     resumes = sml_admission_resumes(&stripe->admission);
+	/* This rank may begin where others go on. */
+	uint16_t needed = begins && resumes ? stripe->admission.lanes : context->shape.lanes;
 	const char *why;
 
-	if (context->shape.lanes == 0)
-		return 0; /* the job begins */
-	if (stripe->admission.shards != stripe->n_shards)
+	if (begins && (!resumes || lanes == needed))
+		return 0;
+	if (!begins && stripe->admission.shards != stripe->n_shards)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it admits the job with %u shards, but the job has %u: set "
 				     "SWITCHML_THREADS=1 on all ranks, or install the same release "
 				     "on all switches",
 				     stripe->admission.shards, stripe->n_shards);
-	if (lanes != context->shape.lanes)
-		return sml_error_set(SML_ERROR_PROTOCOL,
+	if (lanes != needed)
+		return sml_error_set(begins ? SML_ERROR_UNREACHABLE : SML_ERROR_PROTOCOL,
 				     "only %u lanes per packet fit the path to it, but the job "
 				     "uses %u: raise that path's MTU, or set SWITCHML_MTU on all "
 				     "ranks to the smallest MTU on the paths to any switch",
-				     lanes, context->shape.lanes);
+				     lanes, needed);
 	if (stripe->admission.full_packets && !context->shape.only_full)
 		return sml_error_set(SML_ERROR_PROTOCOL,
 				     "it takes only full packets, and the job has begun at a "
