@@ -239,7 +239,9 @@ static void set_time(struct sml_jobs *jobs, uint64_t now_ns)
 	if (away_ns < ABSENCE_NS || !has_dependents(jobs))
 		return;
 	shift_deadlines(jobs, away_ns);
-	jobs->away_ns = away_ns;
+	/* Of two with less than that between them, the longer one counts. */
+	if (now_ns - away_ns - jobs->back_ns >= LATE_NS || away_ns > jobs->away_ns)
+		jobs->away_ns = away_ns;
 	jobs->back_ns = now_ns;
 }
 
