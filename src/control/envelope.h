@@ -6,7 +6,7 @@
 #include "control.pb-c.h"
 
 /* Join.protocol. */
-#define SML_CONTROL_PROTOCOL 26
+#define SML_CONTROL_PROTOCOL 27
 
 /* An Envelope literal: sml_envelope(PONG, pong, &pong). */
 #define sml_envelope(BODY, field, message)                                                         \
