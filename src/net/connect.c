@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fork.h"
 
 #define MOST_ADDRESSES 16
 
@@ -41,7 +42,8 @@ int sml_connect_begin(const union sml_sockaddr *to,
 		      int (*prepare)(const void *self, const union sml_sockaddr *to, int fd),
 		      const void *self)
 {
-	int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sml_fd_lift(
+		socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	const int one = 1;
 	int error;
 
@@ -55,7 +57,7 @@ int sml_connect_begin(const union sml_sockaddr *to,
 		error = -errno;
 	if (error == 0)
 		return fd;
-	close(fd);
+	sml_fd_close(fd); /* prepare() may have made it this process's own */
 	return error;
 }
 

@@ -147,6 +147,7 @@ static int bind_source(const void *interface, const union sml_sockaddr *to, int 
 	const struct sml_port_range any = {0};
 
 	(void)to;
+	(void)sml_fd_own(fd); /* now: a child of a fork() does not keep the connection */
 	return sml_interface_bind(interface, &any, fd);
 }
 
@@ -159,7 +160,7 @@ static int start_connecting(struct attempt *attempt)
 
 	if (fd < 0)
 		return fd;
-	connection->fd = fd = sml_fd_own(fd);
+	connection->fd = fd;
 	attempt->connected = sml_watch_new(attempt->finder->loop, fd, on_connected, attempt);
 	return attempt->connected ? sml_watch_set(attempt->connected, SML_WATCH_WRITE) : -ENOMEM;
 }
