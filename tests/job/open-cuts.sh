@@ -53,6 +53,7 @@ for SWITCHML_SHARED_MEMORY in 0 1; do
 		ranks "$job" "${at[$job]}|${at[two]}"
 		ends_well "the switch is killed at $end, host group $SWITCHML_SHARED_MEMORY" "$job"
 		await says "$job.proxy" 'has ended all connections'
+		wait "${process[dying]}" 2>/dev/null # its port is the next one's
 	done
 
 	# One stripe has started, and the other one has not. The switch that has started dies.

@@ -178,6 +178,8 @@ TEST(who_waits_in_a_call_says_for_whom_in_every_form)
 	(void)open_switches();
 	for (unsigned i = 0; i < N_FORMS; i++)
 		expect_in(forms[i]);
+	/* Also for a rank of the same leaf. The root has one child then, so it has no summary. */
+	expect_in((struct job){.switch_address = rack});
 }
 
 /* Rank 0 has made two calls, and rank 1 one: neither waits for the other. */

@@ -122,7 +122,7 @@ def open_interrupted(rank, port):
         returned.append(c_open(*arguments))
         return returned[0]
 
-    threading.Thread(target=ctrl_c_once_it_listens, args=[port]).start()
+    threading.Thread(target=ctrl_c_once_it_listens, args=[port], daemon=True).start()
     with (
         mock.patch.object(lib, "sml_open", open_and_note),
         pytest.raises(KeyboardInterrupt),

@@ -122,7 +122,10 @@ def test_a_call_that_waits_can_be_interrupted_and_goes_on(rank, error):
     tensor, key = torch.ones(1000), f"interrupted {error.__name__}"
     if rank == 0:
         handler = signal.signal(signal.SIGINT, interrupt)
-        threading.Thread(target=ctrl_c_once_it_waits, args=[dist.group.WORLD._line]).start()
+        line = dist.group.WORLD._line
+        while line._n_begun:  # the last call, which another thread has ended
+            time.sleep(0.001)
+        threading.Thread(target=ctrl_c_once_it_waits, args=[line], daemon=True).start()
         began = time.monotonic()
         with pytest.raises(error):
             dist.all_reduce(tensor)

@@ -158,7 +158,7 @@ at_rank() {
 start() {
 	local job=$1 options=() places
 	shift
-	while [ "$1" != -- ]; do
+	while [ "${1?start() needs --}" != -- ]; do
 		options+=("$1")
 		shift
 	done
