@@ -146,7 +146,8 @@ static void to_lanes(const struct sim_call *call, const void *elements, uint32_t
 static void from_lanes(const struct sim_call *call, const void *lanes, uint32_t count,
 		       int32_t exponent, unsigned n_ranks, void *result)
 {
-	unsigned divisor = call->op == SML_AVG ? n_ranks : 1, width = width_of(call->wire);
+	unsigned divisor = call->op == SML_AVG ? n_ranks : 1;
+	int width = width_of(call->wire);
 
 	if (call->type == SML_FLOAT64)
 		(width < 32 ? sml_double_dequantize_int16 : sml_double_dequantize_int32)(
@@ -169,9 +170,9 @@ static int32_t shared_exponent(const struct sim_call *call, uint32_t count, unsi
 }
 
 /* core/rounding.h's rule, with divisions in doubles. The sums become multiples of 2^result. */
-static unsigned round_sums(unsigned width, uint32_t count, double *sums)
+static unsigned round_sums(int width, uint32_t count, double *sums)
 {
-	const double limit = ldexp(1, (int)width - 1);
+	const double limit = ldexp(1, width - 1);
 	int shift = 0;
 
 	for (uint32_t i = 0; i < count; i++)
@@ -189,13 +190,15 @@ static void reference_rounded_block(const struct sim_call *call, uint32_t count,
 {
 	uint16_t lanes[SML_ROUNDED_BLOCK + 1];
 	double sums[SIM_MAX_NODES][SML_ROUNDED_BLOCK] = {0};
-	unsigned shift, divisor = call->op == SML_AVG ? n_ranks : 1, width = width_of(call->wire);
+	unsigned shift, divisor = call->op == SML_AVG ? n_ranks : 1;
+	int width = width_of(call->wire);
 	int32_t exponent = shared_exponent(call, count, n_ranks, elements);
 
 	for (unsigned r = 0; r < n_ranks; r++) {
 		to_lanes(call, elements[r], count, exponent, 1, lanes);
 		for (uint32_t i = 0; i < count; i++)
-			sums[tree->node_of_rank[r]][i] += sml_narrow_load(width, lanes, i);
+			sums[tree->node_of_rank[r]][i] +=
+				sml_narrow_load((unsigned)width, lanes, i);
 	}
 	for (unsigned node = tree->n_nodes - 1u; node > 0; node--) {
 		(void)round_sums(width, count, sums[node]);
@@ -204,7 +207,7 @@ static void reference_rounded_block(const struct sim_call *call, uint32_t count,
 	}
 	shift = round_sums(width, count, sums[0]);
 	for (uint32_t i = 0; i < count; i++)
-		sml_narrow_store(width, lanes, i,
+		sml_narrow_store((unsigned)width, lanes, i,
 				 (uint32_t)(int32_t)ldexp(sums[0][i], -(int)shift));
 	if (call->type == SML_FLOAT64)
 		sml_double_dequantize_int16(lanes, count, exponent, 1u << shift, divisor, result);
