@@ -152,7 +152,9 @@ static void note_loss(struct sml_stripe *stripe, struct search *search, int erro
 	}
 	stripe->n_lost = search->n_lost;
 	search->died |= error == SML_ERROR_SWITCH_DIED && is_news;
-	snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
+	/* The port of a switch that has just died may end a connection, too: that says less. */
+	if (!search->died || error == SML_ERROR_SWITCH_DIED)
+		snprintf(search->lost, sizeof(search->lost), "%s", sml_error_last());
 	/* What listens there, and is no switch, closes each connection. */
 	if (search->n_lost > 1 && error != SML_ERROR_SWITCH_DIED)
 		return;
