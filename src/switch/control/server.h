@@ -40,7 +40,7 @@
  * connections, or those that fit in SML_TURN_NS. One call processes at most
  * SML_CHANNEL_TURN_MESSAGES messages of a connection; the rest waits for its next call. A member
  * that uses more than SML_MEMBER_CPU_NS of the thread between two ticks is served with the
- *strangers until the next tick.
+ * strangers until the next tick.
  *
  * The invariant: once a member's bytes have come, at most one stranger's call is served before it.
  */
