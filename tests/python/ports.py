@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ports for servers of tests."""
+"""Ports for servers of tests.
 
+ports.py PID: print one, and hold it until that process has ended.
+"""
+
+import os
+import select
 import socket
+import sys
 
 _kept = []
 
@@ -29,3 +35,11 @@ def _keep(port):
     except (OSError, OverflowError):  # the last port has no next one
         return 0
     return tcp.getsockname()[1]
+
+
+if __name__ == "__main__":
+    print(free_port(), flush=True)
+    if not os.fork():
+        for fd in range(3):  # or who reads the output would wait for its end
+            os.close(fd)
+        select.select([os.pidfd_open(int(sys.argv[1]))], [], [])

@@ -3,6 +3,8 @@
 # with sanitizers, any process may stall for seconds.
 # shellcheck shell=bash
 
+ports_of_tests=$(cd "$(dirname "${BASH_SOURCE[0]}")/../python" && pwd)/ports.py
+
 # Command: wait until it succeeds. After a minute and 1000 tries (slow on a busy machine), or $longest seconds,
 # the test ends.
 await() {
@@ -112,20 +114,9 @@ steady_address() {
 	echo "127.$((64 + ($$ >> 16 & 63))).$(($$ >> 8 & 255)).$(($$ & 255)):$((21000 + $$ % 1000 + ${1:-0}))"
 }
 
-# A TCP port of 127.0.0.1 for a server of this test, and for nobody else until the test ends: a process holds it so
-# that the server gets it, and no socket that asks for any port.
+# A TCP port of 127.0.0.1 for a server of this test, and for nobody else until the test ends.
 free_port() {
-	python3 - $$ <<-'END'
-		import os, select, socket, sys
-		tcp = socket.socket()
-		tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-		tcp.bind(("127.0.0.1", 0))
-		print(tcp.getsockname()[1], flush=True)
-		if not os.fork():
-		    for fd in range(3):  # or who reads the output would wait for its end
-		        os.close(fd)
-		    select.select([os.pidfd_open(int(sys.argv[1]))], [], [])
-	END
+	python3 "$ports_of_tests" $$
 }
 
 # Output, options: start a switch on this host, and wait until it listens; sets $switch, its process, and $address.
@@ -145,7 +136,8 @@ begin_ranks() {
 	pids=()
 	for ((rank = 0; rank < $1; rank++)); do
 		# shellcheck disable=SC2046
-		$(if [ -v places ]; then at_place "${places[rank]}"; else at_rank $rank; fi) env RANK=$rank WORLD_SIZE="$1" "${@:3}" >"$work/$2.$rank" 2>&1 &
+		$(if [ -v places ]; then at_place "${places[rank]}"; else at_rank $rank; fi) \
+			env RANK=$rank WORLD_SIZE="$1" "${@:3}" >"$work/$2.$rank" 2>&1 &
 		pids+=($!)
 	done
 }
